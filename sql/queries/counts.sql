@@ -1,0 +1,2 @@
+-- No lock. What is open right now.
+select count(*) from holds
