@@ -103,9 +103,12 @@ create table issuers (
     kid        text primary key check (length(kid) = 43),
     issuer     text not null,
     public_key bytea not null check (octet_length(public_key) = 32),
-    status     text not null check (status in ('active', 'retired', 'revoked')),
+    status     text not null check (status in ('next', 'active', 'retired', 'revoked')),
+    not_before bigint not null default 0 check (not_before >= 0), -- Unix seconds, as in the key set; 0: none
+    expires    bigint not null default 0 check (expires >= 0),
     created_at timestamptz not null default now()
 );
+create index issuers_issuer on issuers (issuer, kid);
 
 -- One row for each key ever used with a wallet: the claim. Never updated, never deleted (I1).
 -- value_amount and value_currency are null together, where the tool has no value.

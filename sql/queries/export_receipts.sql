@@ -1,0 +1,12 @@
+-- No lock. The next receipts by wallet and chain, with all that a bundle holds: the export reads the table in
+-- the order of receipts_pkey, a few rows a statement, so that a slow reader holds no snapshot.
+select r.id, r.wallet_id, r.seq, r.signing_input, s.signature, p.token, o.arguments, b.result
+from receipts r
+join operations o on o.id = r.operation_id and o.wallet_id = r.wallet_id
+join permits p on p.id = o.permit_id
+left join signatures s on s.receipt_id = r.id and s.wallet_id = r.wallet_id
+left join responses b on b.wallet_id = r.wallet_id and b.operation_id = r.operation_id
+where (r.wallet_id, r.seq) > ($1::text, $2::bigint) and ($3::text[] is null or r.wallet_id = any($3))
+    and r.ended_ms >= $4 and r.ended_ms < $5
+order by r.wallet_id, r.seq
+limit $6
