@@ -1,0 +1,106 @@
+// Package config guarantees that a configuration is either whole and valid, or refused with every
+// fault named at once: nothing is guessed, and nothing that was written is ignored.
+package config
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Config is one configuration, checked. Paths in it are absolute.
+type Config struct {
+	File           string
+	Issuer         string
+	Listen         string
+	Database       Database
+	KeysDir        string
+	Tokens         Tokens
+	AllowedOrigins []string
+	Upstreams      []Upstream
+	Tools          []Tool
+	Limits         Limits
+	Log            Log
+}
+
+// Database names the ledger's PostgreSQL: exactly one of the two is set.
+type Database struct {
+	URL         Secret // may hold a password
+	EmbeddedDir string
+}
+
+// Embedded says whether the gateway runs its own server.
+func (d Database) Embedded() bool { return d.EmbeddedDir != "" }
+
+// Place names the database without what is secret in its URL.
+func (d Database) Place() string {
+	if d.Embedded() {
+		return "embedded in " + d.EmbeddedDir
+	}
+	u, err := url.Parse(d.URL.Reveal())
+	if err != nil || u.Host == "" && u.Path == "" {
+		return "[secret]"
+	}
+	return u.Host + u.Path
+}
+
+// Tokens are the bearer tokens of people. Empty: nobody has that part.
+type Tokens struct {
+	Operator   Secret
+	Approver   Secret
+	Reconciler Secret
+}
+
+// Upstream is one MCP server that the gateway calls.
+type Upstream struct {
+	Name             string
+	URL              string
+	Timeout          time.Duration
+	Headers          http.Header // secret values
+	ForwardKeyHeader string
+	Refusals         []int // nil: the contract's list
+	Concurrency      int   // calls at a time; 0: the client's own bound
+}
+
+// Tool is one entry of the catalogue.
+type Tool struct {
+	Name             string
+	Upstream         string
+	UpstreamTool     string
+	Credits          int64  // the price, or the most it can be
+	ActualPointer    string // "": the price is fixed
+	Scopes           []string
+	Value            *Value
+	Recipients       []string
+	ChargeOnError    bool
+	MaxResponseBytes int64
+}
+
+// Value says which argument of a tool holds money, and in which currency.
+type Value struct {
+	Pointer  string
+	Currency string
+}
+
+// Limits bound what a gateway does.
+type Limits struct {
+	Lease          time.Duration
+	PermitLifetime time.Duration
+	BodyBytes      int64
+}
+
+// Log says how the gateway writes its log.
+type Log struct {
+	Format string // json, text
+	Level  string // debug, info, warn, error
+}
+
+// The values of what a configuration leaves out.
+const (
+	defaultTimeout        = 30 * time.Second
+	defaultLease          = 15 * time.Second
+	defaultPermitLifetime = 366 * 24 * time.Hour
+	defaultBodyBytes      = 1 << 20
+	defaultResponseBytes  = 4 << 20
+	maxCredits            = 1<<53 - 1
+)

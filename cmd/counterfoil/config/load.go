@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const maxFileBytes = 1 << 20
+
+// Documented are the variables that are no value of the file: they belong to the commands that speak
+// to a running gateway.
+var documented = []string{"COUNTERFOIL_TOKEN", "COUNTERFOIL_SERVER", "COUNTERFOIL_CONFIG"}
+
+const prefix = "COUNTERFOIL"
+
+// Load reads the file, lays the environment over it and opens the secrets it names. The error, if
+// any, is a Faults with everything that is wrong.
+func Load(file string, env map[string]string) (*Config, error) { return load(file, env, true) }
+
+// LoadStructure is Load without the secret files, for commands that need none: keys can be made
+// before there are tokens.
+func LoadStructure(file string, env map[string]string) (*Config, error) {
+	return load(file, env, false)
+}
+
+func load(file string, env map[string]string, secrets bool) (*Config, error) {
+	if file == "" {
+		return nil, Faults{{What: "which configuration? give --config FILE"}}
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, Faults{{What: err.Error()}}
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return nil, Faults{{What: fmt.Sprintf("cannot read the configuration: %s", err)}}
+	}
+	r := &reader{dir: filepath.Dir(path), env: map[string]string{}, asked: map[string]string{}}
+	for name, text := range env {
+		if strings.HasPrefix(name, prefix+"_") && !slices.Contains(documented, name) {
+			r.env[name] = text
+		}
+	}
+	cfg := r.config(data, secrets)
+	if cfg != nil {
+		r.unknownVariables()
+	}
+	if len(r.faults) > 0 {
+		slices.SortStableFunc(r.faults, func(a, b Fault) int { return a.Line - b.Line })
+		return nil, r.faults
+	}
+	cfg.File = path
+	return cfg, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory", path)
+	}
+	if info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
+	}
+	return os.ReadFile(path) //nolint:gosec // the operator names the file
+}
+
+// unknownVariables refuses what looks like an override and overrides nothing.
+func (r *reader) unknownVariables() {
+	var names []string
+	for name := range r.env {
+		if _, ok := r.asked[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		hint := "names no setting"
+		if strings.HasPrefix(name, "COUNTERFOIL_PORT") || strings.HasPrefix(name, "COUNTERFOIL_SERVICE_") {
+			hint += " (Kubernetes makes it from a service called counterfoil: set enableServiceLinks: false)"
+		}
+		r.fault(0, name, "%s", hint)
+	}
+}
+
+// config reads the top of the file; the order is that of the contract's example.
+func (r *reader) config(data []byte, secrets bool) *Config {
+	top, ok := r.parse(data)
+	if !ok {
+		return nil
+	}
+	s := r.section(top, "", prefix)
+	cfg := &Config{
+		Issuer:         s.issuer(),
+		Listen:         s.listen(),
+		Database:       s.database(),
+		KeysDir:        s.keys(),
+		Tokens:         s.tokens(secrets),
+		AllowedOrigins: s.origins(),
+		Upstreams:      s.upstreams(secrets),
+		Limits:         s.limits(),
+		Log:            s.log(),
+	}
+	cfg.Tools = s.tools(cfg.Upstreams)
+	s.later("reconciliation", "reconciliation")
+	s.later("approvals", "approvals")
+	s.later("platforms", "identity from the harness")
+	s.later("retention", "retention")
+	s.done()
+	return cfg
+}
