@@ -1,118 +1,202 @@
 // Package jws signs and checks compact JWS so strictly that a statement has exactly one accepted text.
+//
+// JWT libraries forgive: a line break in the signature, a repeated member, another letter case, an
+// unknown critical extension. Each pardon gives one signed statement a second text, or two readers of
+// one text. Guard therefore refuses, before golang-jwt sees a token, all that the contract does not
+// spell out; Verify then leaves the signature to golang-jwt with the algorithm pinned.
+//
+// Keys come from a KeySet by thumbprint and purpose, never from the token, and every one that enters a
+// set is a canonically encoded point of prime order: under any other, one signature can fit two
+// messages. Time is not judged here: whether a permit is in its window is a verdict, with a receipt.
 package jws
 
 import (
-	"crypto"
+	"bytes"
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
-	"time"
+	"fmt"
+	"strings"
+
+	"counterfoil/internal/canon"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
-type Purpose string
-
-const (
-	PurposeReceipt    Purpose = "receipt"
-	PurposePermit     Purpose = "permit"
-	PurposeCheckpoint Purpose = "checkpoint"
-)
-
-type Status string
-
-const (
-	StatusNext    Status = "next"
-	StatusActive  Status = "active"
-	StatusRetired Status = "retired"
-	StatusRevoked Status = "revoked"
-)
-
+// A refused token is exactly one of these, by errors.Is.
 var (
 	ErrMalformed  = errors.New("malformed token")
 	ErrType       = errors.New("token of another type")
-	ErrCritical   = errors.New("critical header extension")
-	ErrDuplicate  = errors.New("duplicate member in token")
+	ErrCritical   = errors.New("token with a critical extension")
+	ErrDuplicate  = errors.New("token with a repeated member")
 	ErrKeyUnknown = errors.New("unknown key")
 	ErrKeyRevoked = errors.New("revoked key")
 	ErrSignature  = errors.New("signature does not verify")
-	ErrKey        = errors.New("unacceptable key")
-	ErrNoKey      = errors.New("no such key in the keyring")
 )
 
-type Key struct {
-	ID                 string
-	Public             ed25519.PublicKey
-	Purpose            Purpose
-	Status             Status
-	NotBefore, Expires int64
-}
+const (
+	algorithm     = "EdDSA"
+	maxTokenDepth = 8
+	signatureLen  = 86 // base64url of 64 bytes
+)
 
-// InUse reports whether the key was meant to sign at that time (Unix seconds).
-func (k Key) InUse(at int64) bool {
-	return at >= k.NotBefore && (k.Expires == 0 || at < k.Expires)
-}
+var b64 = base64.RawURLEncoding.Strict()
 
+// Header is the protected header; nothing else may stand in it.
 type Header struct{ Alg, Typ, Kid string }
 
+// Token is a token that has passed Guard. Payload is the signed JSON, byte for byte.
 type Token struct {
-	Header                  Header
-	Payload                 []byte
-	SigningInput, Signature string
+	Header       Header
+	Payload      []byte
+	SigningInput string // the first two segments and the dot between them
+	Signature    string // the third segment
 }
 
-type KeySet struct{ keys []Key }
-
-type Signer struct {
-	kid string
-	key crypto.Signer
+// Guard takes a compact JWS of type typ and at most maxBytes apart. It needs no key and proves no
+// signature, but what it passes has one spelling and one meaning: strict base64url, a header of
+// exactly alg, typ and kid, and as payload one strict JSON object whose numbers are all integers.
+func Guard(token, typ string, maxBytes int) (Token, error) {
+	if len(token) > maxBytes {
+		return Token{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxBytes)
+	}
+	header, payload, signature, ok := segments(token)
+	if !ok {
+		return Token{}, fmt.Errorf("%w: not three base64url segments with a 64-byte signature", ErrMalformed)
+	}
+	t := Token{SigningInput: token[:len(header)+1+len(payload)], Signature: signature}
+	headerJSON, err := object(header, "header")
+	if err != nil {
+		return Token{}, err
+	}
+	if t.Header, err = parseHeader(headerJSON, typ); err != nil {
+		return Token{}, err
+	}
+	if t.Payload, err = object(payload, "payload"); err != nil {
+		return Token{}, err
+	}
+	if _, err := b64.DecodeString(signature); err != nil {
+		return Token{}, fmt.Errorf("%w: signature is not strict base64url", ErrMalformed)
+	}
+	return t, nil
 }
 
-type Keyring struct{ dir string }
+// segments is \A[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}\z.
+func segments(token string) (header, payload, signature string, ok bool) {
+	for i := range len(token) {
+		c := token[i]
+		if !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.') {
+			return "", "", "", false
+		}
+	}
+	header, rest, _ := strings.Cut(token, ".")
+	payload, signature, _ = strings.Cut(rest, ".")
+	ok = header != "" && payload != "" && len(signature) == signatureLen && !strings.Contains(signature, ".")
+	return header, payload, signature, ok
+}
 
-func Thumbprint(pub ed25519.PublicKey) string { panic("later") }
+func object(segment, part string) ([]byte, error) {
+	// golang-jwt, like most decoders, would take a segment with line breaks or with other trailing
+	// bits for the same bytes; the alphabet check and Strict leave one spelling.
+	data, err := b64.DecodeString(segment)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not strict base64url", ErrMalformed, part)
+	}
+	if err := canon.CheckClaims(data, maxTokenDepth); err != nil {
+		if errors.Is(err, canon.ErrDuplicate) {
+			return nil, fmt.Errorf("%w: %s: %w", ErrDuplicate, part, err)
+		}
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, part, err)
+	}
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); trimmed[0] != '{' { // not empty, being JSON
+		return nil, fmt.Errorf("%w: %s is not an object", ErrMalformed, part)
+	}
+	return data, nil
+}
 
-func CheckPublic(pub ed25519.PublicKey) error { panic("later") }
+func parseHeader(data []byte, typ string) (Header, error) {
+	if _, found := canon.Lookup(data, "/crit"); found {
+		return Header{}, fmt.Errorf("%w: crit", ErrCritical)
+	}
+	var wire struct {
+		Alg string `json:"alg"`
+		Typ string `json:"typ"`
+		Kid string `json:"kid"`
+	}
+	if err := canon.Decode(data, &wire); err != nil {
+		return Header{}, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+	}
+	if wire.Alg != algorithm {
+		return Header{}, fmt.Errorf("%w: alg is not %s", ErrMalformed, algorithm)
+	}
+	if wire.Typ == "" || wire.Typ != typ {
+		return Header{}, fmt.Errorf("%w: typ is not %s", ErrType, typ)
+	}
+	if !isThumbprint(wire.Kid) {
+		return Header{}, fmt.Errorf("%w: kid is not a key thumbprint", ErrMalformed)
+	}
+	return Header(wire), nil
+}
 
-func NewKeySet(keys ...Key) (KeySet, error) { panic("later") }
-
-func ParseJWKS(data []byte) (KeySet, error) { panic("later") }
-
-func ParsePEM(data []byte) (KeySet, error) { panic("later") }
-
-func (s KeySet) JWKS() []byte { panic("later") }
-
-func (s KeySet) Find(kid string, p Purpose) (Key, bool) { panic("later") }
-
-func (s KeySet) Keys() []Key { panic("later") }
-
-func (s KeySet) Merge(o KeySet) KeySet { panic("later") }
-
-func Guard(token, typ string, maxBytes int) (Token, error) { panic("later") }
-
+// Verify is Guard, and then: the key that kid names is in keys for purpose p, and has signed the
+// token. On ErrKeyRevoked, which is judged last, token and key are returned as well.
 func Verify(token, typ string, p Purpose, keys KeySet, maxBytes int) (Token, Key, error) {
-	panic("later")
+	t, err := Guard(token, typ, maxBytes)
+	if err != nil {
+		return Token{}, Key{}, err
+	}
+	key, ok := keys.Find(t.Header.Kid, p)
+	if !ok {
+		return Token{}, Key{}, fmt.Errorf("%w: %s, for a %s", ErrKeyUnknown, t.Header.Kid, p)
+	}
+	parser := jwt.NewParser(
+		jwt.WithValidMethods([]string{algorithm}),
+		jwt.WithStrictDecoding(),
+		jwt.WithoutClaimsValidation())
+	// The key is typed: golang-jwt would take a []byte for an HMAC secret.
+	_, err = parser.ParseWithClaims(token, &unread{}, func(*jwt.Token) (any, error) { return key.Public, nil })
+	if err != nil {
+		return Token{}, Key{}, fmt.Errorf("%w by key %s", ErrSignature, key.ID)
+	}
+	if key.Status == StatusRevoked {
+		return t, key, fmt.Errorf("%w: %s", ErrKeyRevoked, key.ID)
+	}
+	return t, key, nil
 }
 
-func (s Signer) KeyID() string { return s.kid }
+// unread keeps golang-jwt from interpreting claims, which it would do leniently.
+type unread struct{ jwt.RegisteredClaims }
 
-func (s Signer) Public() ed25519.PublicKey { panic("later") }
+func (*unread) UnmarshalJSON([]byte) error { return nil }
 
-func (s Signer) Sign(signingInput string) (string, error) { panic("later") }
+// SigningInput is what is signed: the header with its members in the contract's order, a dot, the payload.
+func SigningInput(typ, kid string, payload []byte) string {
+	header := make([]byte, 0, 160)
+	header = append(header, `{"alg":"`+algorithm+`","typ":`...)
+	header = canon.AppendString(header, typ)
+	header = append(header, `,"kid":`...)
+	header = canon.AppendString(header, kid)
+	header = append(header, '}')
+	out := make([]byte, 0, b64.EncodedLen(len(header))+1+b64.EncodedLen(len(payload)))
+	out = b64.AppendEncode(out, header)
+	out = append(out, '.')
+	out = b64.AppendEncode(out, payload)
+	return string(out)
+}
 
-func SigningInput(typ, kid string, payload []byte) string { panic("later") }
+func isThumbprint(kid string) bool {
+	if len(kid) != 43 {
+		return false
+	}
+	_, err := b64.DecodeString(kid)
+	return err == nil && !strings.ContainsAny(kid, "\r\n") // which the decoder would skip
+}
 
-func SignerFromKey(priv ed25519.PrivateKey) (Signer, error) { panic("later") }
-
-func OpenKeyring(dir string) (*Keyring, error) { panic("later") }
-
-func CreateMissing(dir string, now time.Time) (*Keyring, []Key, error) { panic("later") }
-
-func (k *Keyring) Reload() error { panic("later") }
-
-func (k *Keyring) Rotate(p Purpose, now time.Time) (Key, error) { panic("later") }
-
-func (k *Keyring) AddNext(p Purpose, now time.Time) (Key, error) { panic("later") }
-
-func (k *Keyring) Active(p Purpose) (Signer, error) { panic("later") }
-
-func (k *Keyring) Signer(kid string) (Signer, bool) { panic("later") }
-
-func (k *Keyring) Public() KeySet { panic("later") }
+// publicKey is the only way from bytes to a key that verifies anything.
+func publicKey(raw []byte) (ed25519.PublicKey, error) {
+	pub := ed25519.PublicKey(raw)
+	if err := CheckPublic(pub); err != nil {
+		return nil, err
+	}
+	return pub, nil
+}
