@@ -23,11 +23,26 @@ const Role = "counterfoil_gateway"
 // Query returns the text of queries/<name>.sql. It panics for a name that does not exist: names are
 // constants of the program, and a test prepares every file.
 func Query(name string) string {
-	text, err := files.ReadFile("queries/" + name + ".sql")
-	if err != nil {
+	text, ok := statements[name]
+	if !ok {
 		panic(fmt.Sprintf("sql: no query named %q", name))
 	}
-	return string(text)
+	return text
+}
+
+// statements is read once: the hot path asks for a dozen of them a batch.
+var statements = readStatements()
+
+func readStatements() map[string]string {
+	texts := make(map[string]string)
+	for _, name := range Names() {
+		text, err := files.ReadFile("queries/" + name + ".sql")
+		if err != nil {
+			panic(fmt.Sprintf("sql: %v", err))
+		}
+		texts[name] = string(text)
+	}
+	return texts
 }
 
 // Names lists the queries in order.

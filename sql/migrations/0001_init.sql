@@ -157,6 +157,8 @@ create table receipts (
     outcome       text not null check (outcome in ('succeeded', 'denied', 'failed', 'delivery_uncertain', 'reconciled')),
     reason        text,
     charged       bigint not null check (charged between 0 and 9007199254740991),
+    calls_kept    smallint not null check (calls_kept in (0, 1)), -- of the permit's call count
+    value_kept    bigint not null check (value_kept between 0 and 9007199254740991), -- of its value limit
     ended_ms      bigint not null check (ended_ms > 0),
     signing_input text not null,
     primary key (wallet_id, seq)

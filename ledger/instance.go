@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"counterfoil/permits"
+	"counterfoil/receipts"
+	"counterfoil/sql"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// pause waits and reports true, or false as soon as the ledger closes.
+func (l *Ledger) pause(d time.Duration) bool {
+	if d <= 0 {
+		d = time.Millisecond
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-l.stop:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// beat renews this instance's lease until the ledger closes.
+func (l *Ledger) beat() {
+	for l.pause(l.lease / 3) {
+		ctx, cancel := context.WithTimeout(context.Background(), l.lease/3)
+		if _, err := l.pool.Exec(ctx, sql.Query("heartbeat"), pgUUID(l.instance)); err != nil {
+			l.log.Warn("heartbeat not written", "error", err)
+		}
+		cancel()
+	}
+}
+
+// recoverForever settles what silent instances left, at once and then as often as leases can run out.
+func (l *Ledger) recoverForever() {
+	for l.succeed() != nil {
+		if !l.pause(time.Second) {
+			return
+		}
+	}
+	for {
+		if err := l.recover(); err != nil {
+			l.log.Warn("recovery will be tried again", "error", err)
+		}
+		if !l.pause(min(l.lease/3, 5*time.Second)) {
+			return
+		}
+	}
+}
+
+// succeed ends the lease of earlier processes at this endpoint and signs what they left unsigned. Whoever
+// holds the endpoint is the only one alive there.
+func (l *Ledger) succeed() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var since *time.Time
+	if err := l.pool.QueryRow(ctx, sql.Query("oldest_instance")).Scan(&since); err != nil {
+		return fmt.Errorf("find the oldest instance: %w", err)
+	}
+	if l.endpoint != "" {
+		if _, err := l.pool.Exec(ctx, sql.Query("expire_predecessors"), l.endpoint, pgUUID(l.instance)); err != nil {
+			return fmt.Errorf("succeed the predecessor: %w", err)
+		}
+	}
+	if since == nil {
+		return nil
+	}
+	// An operation's id is older than its receipt by as long as its call ran.
+	if err := l.signLeftovers(ctx, since.Add(-24*time.Hour)); err != nil {
+		l.log.Error("receipts stay unsigned", "error", err)
+	}
+	return nil
+}
+
+// recover turns the open holds of silent instances into delivery_uncertain: the call may have been sent,
+// nobody will ever know from here, and it is never sent again (I4).
+func (l *Ledger) recover() error {
+	for {
+		list, err := l.interrupted()
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		settled := make(chan error, len(list))
+		for _, g := range list {
+			go func() { settled <- l.interrupt(g) }()
+		}
+		var failed error
+		for range list {
+			if err := <-settled; err != nil {
+				failed = err
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+		l.log.Warn("operations of a silent gateway are now uncertain; reconcile them with the tool", "operations", len(list))
+	}
+}
+
+func (l *Ledger) interrupt(g *Granted) error {
+	s := &Settlement{
+		Granted: g, Outcome: receipts.Uncertain, Reason: receipts.ReasonGatewayInterrupted,
+		Charged: g.record.authorized, KeepCall: true, KeepValue: true,
+	}
+	s.Result = l.explain(s.Outcome, s.Reason, nil, s.Charged)
+	_, err := l.Settle(context.Background(), s)
+	if errors.Is(err, ErrSuperseded) {
+		return nil // another gateway was faster
+	}
+	return err
+}
+
+// recoverBatch bounds how many operations one step of a recovery settles.
+const recoverBatch = 256
+
+func (l *Ledger) interrupted() ([]*Granted, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), l.lease.Milliseconds(), recoverBatch)
+	if err != nil {
+		return nil, fmt.Errorf("find interrupted operations: %w", err)
+	}
+	defer rows.Close()
+	var list []*Granted
+	for rows.Next() {
+		g, err := scanInterrupted(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, g)
+	}
+	return list, rows.Err()
+}
+
+func scanInterrupted(rows pgx.Rows) (*Granted, error) {
+	var id pgtype.UUID
+	var toolHash, requestHash []byte
+	var currency pgtype.Text
+	var amount pgtype.Int8
+	var r record
+	err := rows.Scan(&r.wallet, &id, &r.permit, &r.tool, &r.authorized, &r.counted, &r.key, &r.agent, &r.keySource,
+		&toolHash, &requestHash, &r.arguments, &currency, &amount, &r.startedMS, &r.permitSHA256)
+	if err != nil {
+		return nil, fmt.Errorf("read interrupted operation: %w", err)
+	}
+	r.id = uuid.UUID(id.Bytes)
+	r.toolSHA256 = fmt.Sprintf("%x", toolHash)
+	r.requestHash = [32]byte(requestHash)
+	if currency.Valid {
+		r.value = &permits.Value{Currency: currency.String, Amount: amount.Int64}
+	}
+	return &Granted{ID: prefixOperation + r.id.String(), record: r}, nil
+}

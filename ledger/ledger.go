@@ -1,0 +1,237 @@
+// Package ledger is the durable record: an operation it calls granted is on disk before that is said, is
+// granted once for ever, and ends with one outcome, one receipt and its money in one transaction.
+//
+// Every write of the hot path is a batch, and one is a batch of one. Wallets map to shards; a shard has a
+// claim lane (T1) and a settle lane (T2), each with its own transaction. Locks are always taken in the
+// order wallets, permit usage, chain heads, each by id.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+	"time"
+
+	"counterfoil/internal/jws"
+	"counterfoil/permits"
+	"counterfoil/receipts"
+	"counterfoil/sql"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options is what a ledger is made of. URL, Issuer, Signer, Explain, Lease and Logger are required.
+type Options struct {
+	URL    string
+	Issuer string // of receipts: the gateway's issuer URL
+	Signer jws.Signer
+	// Signers finds an older key, for receipts that a crash left unsigned. Nil: only Signer.
+	Signers func(kid string) (jws.Signer, bool)
+	// Explain writes the result of an outcome for which no upstream result exists.
+	Explain func(o receipts.Outcome, r receipts.Reason, d *permits.Detail, charged int64) []byte
+	// Lease is how long an instance may be silent before any gateway settles its operations as uncertain.
+	Lease time.Duration
+	// Endpoint names what only one live process can hold (host and listen address): a restarted gateway
+	// recovers its own predecessor at once. Empty: after the lease.
+	Endpoint string
+
+	Shards    int           // pairs of lanes; 0: 1
+	Readers   int           // lanes of replay reads; 0: 2
+	QueueSize int           // requests waiting in a lane; 0: 4096
+	MaxBatch  int           // requests of one transaction; 0: 256
+	Patience  time.Duration // how long a caller waits for the store; 0: 20 s
+
+	Logger *slog.Logger
+	// OnCommit is told of each committed batch. Nil: nobody is.
+	OnCommit func(lane string, size int, took time.Duration)
+}
+
+func (o *Options) check() error {
+	var faults []error
+	require := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, errors.New("ledger: "+what))
+		}
+	}
+	require(o.URL != "", "a database URL is required")
+	require(o.Issuer != "", "an issuer is required")
+	require(o.Signer.KeyID() != "", "a receipt signer is required")
+	require(o.Explain != nil, "Explain is required")
+	require(o.Lease >= time.Second, "the lease must be at least 1s")
+	require(o.Logger != nil, "a logger is required")
+	o.Shards = defaulted(o.Shards, 1)
+	o.Readers = defaulted(o.Readers, 2)
+	o.QueueSize = defaulted(o.QueueSize, 4096)
+	o.MaxBatch = defaulted(o.MaxBatch, 256)
+	o.Patience = defaulted(o.Patience, 20*time.Second)
+	require(o.Shards <= 64 && o.Readers <= 64, "at most 64 shards and readers")
+	if o.OnCommit == nil {
+		o.OnCommit = func(string, int, time.Duration) {}
+	}
+	return errors.Join(faults...)
+}
+
+func defaulted[T int | time.Duration](v, fallback T) T {
+	if v <= 0 {
+		return fallback
+	}
+	return v
+}
+
+// maxBatchBytes bounds the arguments and results of one transaction.
+const maxBatchBytes = 4 << 20
+
+// cachedRecords bounds the agents, and the permits, that are kept parsed.
+const cachedRecords = 4096
+
+// Ledger is safe for concurrent use. Many ledgers, in one process or many, may share one database.
+type Ledger struct {
+	issuer   string
+	signer   jws.Signer
+	signers  func(kid string) (jws.Signer, bool)
+	explain  func(receipts.Outcome, receipts.Reason, *permits.Detail, int64) []byte
+	lease    time.Duration
+	endpoint string
+	instance uuid.UUID
+	log      *slog.Logger
+	onCommit func(lane string, size int, took time.Duration)
+
+	hot  *pgxpool.Pool // lanes only
+	pool *pgxpool.Pool // everything else
+
+	shards  []shard
+	lookups *lane[*lookupJob]
+	keeper  keeper
+	waiters waiters
+	agents  *cache[[32]byte, *Agent]
+	permits *cache[string, *permits.Permit]
+
+	stop       chan struct{} // closed by Close: lanes end after their batch
+	background sync.WaitGroup
+}
+
+// shard is the pair of lanes of the wallets that hash to it.
+type shard struct {
+	claims  *lane[*claimJob]
+	settles *lane[*settleJob]
+}
+
+// Open connects, checks that the schema is this program's, registers this process as an instance, and
+// settles what its predecessor at the same endpoint left behind.
+func Open(ctx context.Context, o Options) (*Ledger, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	id, err := newID()
+	if err != nil {
+		return nil, fmt.Errorf("make instance id: %w", err)
+	}
+	l := &Ledger{
+		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
+		endpoint: o.Endpoint, instance: id, log: o.Logger, onCommit: o.OnCommit, stop: make(chan struct{}),
+		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
+	}
+	if l.hot, err = hotPool(ctx, o); err != nil {
+		return nil, err
+	}
+	if l.pool, err = coldPool(ctx, o); err != nil {
+		l.hot.Close()
+		return nil, err
+	}
+	if err := l.begin(ctx); err != nil {
+		l.hot.Close()
+		l.pool.Close()
+		return nil, err
+	}
+	l.makeLanes(o)
+	l.startWorkers()
+	return l, nil
+}
+
+func (l *Ledger) begin(ctx context.Context) error {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release()
+	if err := sql.CheckSchema(ctx, conn.Conn()); err != nil {
+		return err
+	}
+	var commit string
+	if err := conn.QueryRow(ctx, "show synchronous_commit").Scan(&commit); err != nil {
+		return fmt.Errorf("read synchronous_commit: %w", err)
+	}
+	if commit == "off" {
+		return errors.New("the database runs with synchronous_commit=off: a commit would be acknowledged before it is durable; set it to on")
+	}
+	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint); err != nil {
+		return fmt.Errorf("register instance: %w", err)
+	}
+	return nil
+}
+
+func (l *Ledger) makeLanes(o Options) {
+	for range o.Shards {
+		s := shard{
+			claims:  &lane[*claimJob]{queue: make(chan *ticket[*claimJob], o.QueueSize), run: l.runClaims},
+			settles: &lane[*settleJob]{queue: make(chan *ticket[*settleJob], o.QueueSize), run: l.runSettles},
+		}
+		s.claims.limit(l.stop, o)
+		s.settles.limit(l.stop, o)
+		l.shards = append(l.shards, s)
+	}
+	l.lookups = &lane[*lookupJob]{queue: make(chan *ticket[*lookupJob], o.QueueSize), run: l.runLookups}
+	l.lookups.limit(l.stop, o)
+	for range o.Readers {
+		l.background.Go(l.lookups.work)
+	}
+	for _, s := range l.shards {
+		l.background.Go(s.claims.work)
+		l.background.Go(s.settles.work)
+	}
+}
+
+func (l *lane[T]) limit(stop <-chan struct{}, o Options) {
+	l.stop, l.maxBatch, l.maxBytes, l.patience = stop, o.MaxBatch, maxBatchBytes, o.Patience
+}
+
+func (l *Ledger) startWorkers() {
+	l.background.Go(l.beat)
+	l.background.Go(l.recoverForever)
+	l.background.Go(l.keepSignatures)
+}
+
+// Close stops the lanes after their current batch, stores the signatures that wait, and ends this
+// instance's lease. The caller has drained its calls before.
+func (l *Ledger) Close(ctx context.Context) error {
+	close(l.stop)
+	l.background.Wait()
+	_, err := l.pool.Exec(ctx, sql.Query("end_instance"), pgUUID(l.instance))
+	l.hot.Close()
+	l.pool.Close()
+	if err != nil {
+		return fmt.Errorf("end instance: %w", err)
+	}
+	return nil
+}
+
+// Ready reports whether the store answers.
+func (l *Ledger) Ready(ctx context.Context) error {
+	if err := l.pool.Ping(ctx); err != nil {
+		return ErrUnavailable
+	}
+	return nil
+}
+
+func (l *Ledger) shard(wallet string) shard {
+	if len(l.shards) == 1 {
+		return l.shards[0]
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(wallet))
+	return l.shards[h.Sum32()%uint32(len(l.shards))] //nolint:gosec // at most 64
+}

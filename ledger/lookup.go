@@ -1,0 +1,150 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"counterfoil/receipts"
+	"counterfoil/sql"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+type lookupJob struct {
+	wallet, key string
+	found       *storedRow
+}
+
+// storedRow is an operation as one row of queries/lookup.sql.
+type storedRow struct {
+	id                             pgtype.UUID
+	agent, permit, tool, keySource string
+	requestHash                    []byte
+	authorized, startedMS          int64
+	receiptID                      pgtype.UUID
+	outcome, reason                pgtype.Text
+	charged, endedMS               pgtype.Int8
+	signingInput                   pgtype.Text
+	signature, result              []byte
+}
+
+// Lookup reads the operation of a key, nil where the key is unused. Reads are batched, take no lock, and
+// see what was committed when they run. Errors: ErrUnavailable, ErrQueueFull, ErrUnknown, ctx.Err().
+func (l *Ledger) Lookup(ctx context.Context, wallet, key string) (*Operation, error) {
+	job := &lookupJob{wallet: wallet, key: key}
+	if err := l.lookups.submit(ctx, job, 0); err != nil {
+		if errors.Is(err, ErrUnknown) {
+			return nil, ErrUnavailable // a read that is late has done nothing
+		}
+		return nil, err
+	}
+	if job.found == nil {
+		return nil, nil //nolint:nilnil // "unused" is an answer, documented above
+	}
+	return l.operationOf(job)
+}
+
+func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
+	row := job.found
+	id := uuid.UUID(row.id.Bytes).String()
+	op := &Operation{
+		ID: prefixOperation + id, Wallet: job.wallet, Key: job.key, KeySource: row.keySource,
+		Agent: row.agent, Permit: row.permit, Tool: row.tool, RequestHash: [32]byte(row.requestHash),
+		State: StateDispatching, Authorized: row.authorized, StartedMS: row.startedMS,
+	}
+	if !row.receiptID.Valid {
+		return op, nil
+	}
+	op.State = StateFinished
+	op.Outcome, op.Reason = receipts.Outcome(row.outcome.String), receipts.Reason(row.reason.String)
+	op.Charged, op.EndedMS, op.Result = row.charged.Int64, row.endedMS.Int64, row.result
+	op.ReceiptID = prefixReceipt + uuid.UUID(row.receiptID.Bytes).String()
+	var err error
+	op.Receipt, err = l.token(row.receiptID.Bytes, job.wallet, row.signingInput.String, row.signature)
+	return op, err
+}
+
+func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
+	wallets, keys := make([]string, len(tickets)), make([]string, len(tickets))
+	for i, t := range tickets {
+		wallets[i], keys[i] = t.job.wallet, t.job.key
+	}
+	var err error
+	for range 3 {
+		if err = l.readOperations(tickets, wallets, keys); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		l.log.Warn("look-ups failed", "lookups", len(tickets), "error", err)
+		err = ErrUnavailable
+	}
+	for _, t := range tickets {
+		t.answer(err)
+	}
+}
+
+func (l *Ledger) readOperations(tickets []*ticket[*lookupJob], wallets, keys []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	rows, err := l.hot.Query(ctx, sql.Query("lookup"), wallets, keys)
+	if err != nil {
+		return translate(err, false)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n, row, err := scanStored(rows)
+		if err != nil {
+			return translate(err, false)
+		}
+		tickets[n-1].job.found = row
+	}
+	if err := rows.Err(); err != nil {
+		return translate(err, false)
+	}
+	return nil
+}
+
+func scanStored(rows pgx.Rows) (int64, *storedRow, error) {
+	var n int64
+	r := &storedRow{}
+	err := rows.Scan(&n, &r.id, &r.agent, &r.permit, &r.tool, &r.keySource, &r.requestHash, &r.authorized, &r.startedMS,
+		&r.receiptID, &r.outcome, &r.reason, &r.charged, &r.endedMS, &r.signingInput, &r.signature, &r.result)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read operation: %w", err)
+	}
+	return n, r, nil
+}
+
+// waiters tells callers of this process that an operation has its outcome.
+type waiters struct {
+	mu   sync.Mutex
+	open map[uuid.UUID]chan struct{}
+}
+
+// waitPoll is how often Wait looks for an outcome that another process may write.
+const waitPoll = 250 * time.Millisecond
+
+// Wait reads the operation of a key until it is finished or ctx ends; then it returns what it saw last.
+func (l *Ledger) Wait(ctx context.Context, wallet, key string) (*Operation, error) {
+	poll := time.NewTicker(waitPoll)
+	defer poll.Stop()
+	for {
+		op, err := l.Lookup(context.WithoutCancel(ctx), wallet, key)
+		if err != nil || op == nil || op.Finished() {
+			return op, err
+		}
+		id, _ := parseID(prefixOperation, op.ID)
+		select {
+		case <-l.waiters.done(id):
+		case <-poll.C:
+		case <-ctx.Done():
+			return op, nil
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"counterfoil/permits"
+	"counterfoil/receipts"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// record is one operation on its way to its receipt. It holds what T1 wrote and T2 needs, so that T2
+// reads nothing back.
+type record struct {
+	id           uuid.UUID
+	wallet, key  string
+	keySource    string
+	agent        string
+	permit       string
+	permitSHA256 string
+	tool         string
+	toolSHA256   string
+	requestHash  [32]byte
+	arguments    []byte
+	authorized   int64
+	value        *permits.Value
+	counted      int64 // of value: what is held against the permit's value limit, 0 where it has none
+	startedMS    int64
+
+	outcome receipts.Outcome
+	reason  receipts.Reason
+	detail  *permits.Detail
+	charged int64
+	// What stays taken of the permit's call count and value limit.
+	callsKept int16
+	valueKept int64
+	result    []byte
+	scrubbed  bool
+	endedMS   int64
+
+	seq          int64
+	signingInput string
+}
+
+// claims fills the receipt of a finished record at its place in the chain.
+func (r *record) claims(issuer, prev string) *receipts.Claims {
+	id := r.id.String()
+	c := &receipts.Claims{
+		Issuer: issuer, IssuedAt: r.endedMS / 1000, ID: prefixReceipt + id, Wallet: r.wallet, Agent: r.agent,
+		PermitID: r.permit, PermitSHA256: r.permitSHA256,
+		Operation: prefixOperation + id, Tool: r.tool, ToolSHA256: r.toolSHA256, KeySource: r.keySource,
+		StartedMS: r.startedMS, EndedMS: r.endedMS,
+		Outcome: r.outcome, Reason: r.reason, Authorized: r.authorized, Charged: r.charged,
+		Detail: r.detail, Value: r.value, AuditEvent: prefixEvent + id,
+		ArgumentsSHA256: hexSHA256(r.arguments), RequestHash: hex.EncodeToString(r.requestHash[:]),
+		Result: &receipts.Result{SHA256: hexSHA256(r.result), Bytes: int64(len(r.result)), Scrubbed: r.scrubbed},
+		Seq:    r.seq, Prev: prev,
+	}
+	if r.charged > 0 {
+		c.LedgerEntry = prefixTransfer + id
+	}
+	return c
+}
+
+// operation is the record as a reader sees it; the receipt is added when it is signed.
+func (r *record) operation() *Operation {
+	id := r.id.String()
+	return &Operation{
+		ID: prefixOperation + id, Wallet: r.wallet, Key: r.key, KeySource: r.keySource,
+		Agent: r.agent, Permit: r.permit, Tool: r.tool, RequestHash: r.requestHash,
+		State: StateFinished, Outcome: r.outcome, Reason: r.reason,
+		Authorized: r.authorized, Charged: r.charged, Result: r.result,
+		ReceiptID: prefixReceipt + id, StartedMS: r.startedMS, EndedMS: r.endedMS,
+	}
+}
+
+// chainHead is a locked row of chains.
+type chainHead struct {
+	seq  int64
+	head string
+}
+
+// chainUp gives each record its number and signing input, in order, and moves the heads. Nothing leaves
+// the process before the transaction commits, so a batch that fails is simply chained anew.
+func (l *Ledger) chainUp(records []*record, heads map[string]*chainHead, nowMS int64) error {
+	for _, r := range records {
+		head, ok := heads[r.wallet]
+		if !ok {
+			return fmt.Errorf("wallet %s has no chain head: %w", r.wallet, ErrNotFound)
+		}
+		// The clock may step back; a call does not end before it began.
+		r.endedMS = max(nowMS, r.startedMS)
+		r.seq = head.seq + 1
+		input, err := receipts.SigningInput(l.signer.KeyID(), r.claims(l.issuer, head.head))
+		if err != nil {
+			return fmt.Errorf("write receipt of %s%s: %w", prefixOperation, r.id, err)
+		}
+		r.signingInput = input
+		head.seq, head.head = r.seq, receipts.ChainHash(input)
+	}
+	return nil
+}
+
+// writeRecords queues the rows of finished records: receipts, charges, responses and chain heads.
+func writeRecords(b *batch, records []*record, heads map[string]*chainHead, nowMS int64) {
+	n := len(records)
+	wallets, ids := make([]string, n), make([]pgtype.UUID, n)
+	seqs, charged, ended := make([]int64, n), make([]int64, n), make([]int64, n)
+	outcomes, reasons, inputs := make([]string, n), make([]string, n), make([]string, n)
+	results := make([][]byte, n)
+	calls, values := make([]int16, n), make([]int64, n)
+	var payers []string
+	var entries []pgtype.UUID
+	var amounts []int64
+	for i, r := range records {
+		wallets[i], ids[i], seqs[i], charged[i], ended[i] = r.wallet, pgUUID(r.id), r.seq, r.charged, r.endedMS
+		outcomes[i], reasons[i], inputs[i], results[i] = string(r.outcome), string(r.reason), r.signingInput, r.result
+		calls[i], values[i] = r.callsKept, r.valueKept
+		if r.charged > 0 {
+			payers, entries, amounts = append(payers, r.wallet), append(entries, pgUUID(r.id)), append(amounts, r.charged)
+		}
+	}
+	b.exec("insert_receipts", wallets, seqs, ids, ids, outcomes, reasons, charged, calls, values, ended, inputs)
+	b.exec("insert_responses", wallets, ids, results)
+	if len(payers) > 0 {
+		b.exec("insert_charges", payers, entries, amounts, nowMS)
+	}
+	b.exec("update_chains", chainColumns(heads)...)
+}
+
+func chainColumns(heads map[string]*chainHead) []any {
+	names := make([]string, 0, len(heads))
+	seqs, hashes := make([]int64, 0, len(heads)), make([]string, 0, len(heads))
+	for name, head := range heads {
+		names, seqs, hashes = append(names, name), append(seqs, head.seq), append(hashes, head.head)
+	}
+	return []any{names, seqs, hashes}
+}
+
+func hexSHA256(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func pgUUID(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }

@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"counterfoil/internal/canon"
+	"counterfoil/internal/jws"
+	"counterfoil/receipts"
+	"counterfoil/sql"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// errNoSigner means that a receipt was chained under a key that this gateway does not hold.
+var errNoSigner = errors.New("the key of an unsigned receipt is not in the key directory")
+
+// signed signs a committed record in the caller's own goroutine, outside of every lock and lane. Ed25519
+// is deterministic, so a crash before the signature is stored loses nothing.
+func (l *Ledger) signed(r *record) (*Operation, error) {
+	op := r.operation()
+	var err error
+	op.Receipt, err = l.token(r.id, r.wallet, r.signingInput, nil)
+	return op, err
+}
+
+// token completes a receipt: with its stored signature, or with one made now and kept for storing.
+func (l *Ledger) token(id uuid.UUID, wallet, signingInput string, signature []byte) (string, error) {
+	if signature != nil {
+		return signingInput + "." + base64.RawURLEncoding.EncodeToString(signature), nil
+	}
+	signer, err := l.signerOf(signingInput)
+	if err != nil {
+		return "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
+	}
+	text, err := signer.Sign(signingInput)
+	if err != nil {
+		return "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return "", fmt.Errorf("read own signature: %w", err)
+	}
+	l.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
+	return signingInput + "." + text, nil
+}
+
+// signerOf finds the key that a signing input was fixed under: its header names it.
+func (l *Ledger) signerOf(signingInput string) (jws.Signer, error) {
+	header, _, _ := strings.Cut(signingInput, ".")
+	current, _, _ := strings.Cut(jws.SigningInput(receipts.Type, l.signer.KeyID(), nil), ".")
+	if header == current {
+		return l.signer, nil
+	}
+	kid, err := keyIDOf(header)
+	if err != nil {
+		return jws.Signer{}, err
+	}
+	if l.signers != nil {
+		if signer, ok := l.signers(kid); ok {
+			return signer, nil
+		}
+	}
+	return jws.Signer{}, fmt.Errorf("%w: %s", errNoSigner, kid)
+}
+
+// keyIDOf reads the kid of a stored receipt's header.
+func keyIDOf(header string) (string, error) {
+	data, err := base64.RawURLEncoding.DecodeString(header)
+	if err != nil {
+		return "", fmt.Errorf("read receipt header: %w", err)
+	}
+	var fields struct {
+		Alg string `json:"alg"`
+		Typ string `json:"typ"`
+		Kid string `json:"kid"`
+	}
+	if err := canon.Decode(data, &fields); err != nil {
+		return "", fmt.Errorf("read receipt header: %w", err)
+	}
+	return fields.Kid, nil
+}
+
+type keptSignature struct {
+	receipt   uuid.UUID
+	wallet    string
+	signature []byte
+}
+
+// keeperLimit bounds the signatures that wait. One that is not kept is made again when it is needed.
+const keeperLimit = 20000
+
+// keeperTick is how long a signature waits for others before all are stored in one batch.
+const keeperTick = 50 * time.Millisecond
+
+// keeper collects signatures until the next batch stores them.
+type keeper struct {
+	mu      sync.Mutex
+	waiting []keptSignature
+}
+
+func (k *keeper) add(s keptSignature) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.waiting) < keeperLimit {
+		k.waiting = append(k.waiting, s)
+	}
+}
+
+func (k *keeper) take() []keptSignature {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	taken := k.waiting
+	k.waiting = nil
+	return taken
+}
+
+// keepSignatures stores what the callers have signed, until the ledger closes.
+func (l *Ledger) keepSignatures() {
+	for l.pause(keeperTick) {
+		l.storeSignatures(l.keeper.take())
+	}
+	l.storeSignatures(l.keeper.take())
+}
+
+func (l *Ledger) storeSignatures(list []keptSignature) {
+	for len(list) > 0 {
+		n := min(len(list), 1024)
+		if err := l.insertSignatures(list[:n]); err != nil {
+			l.log.Warn("signatures not stored; they are made again when needed", "signatures", n, "error", err)
+			return
+		}
+		list = list[n:]
+	}
+}
+
+func (l *Ledger) insertSignatures(list []keptSignature) error {
+	ids, wallets, signatures := make([]pgtype.UUID, len(list)), make([]string, len(list)), make([][]byte, len(list))
+	for i, s := range list {
+		ids[i], wallets[i], signatures[i] = pgUUID(s.receipt), s.wallet, s.signature
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	_, err := l.pool.Exec(ctx, sql.Query("insert_signatures"), ids, wallets, signatures)
+	return err
+}
+
+// signLeftovers signs what a crash left unsigned since the oldest instance that did not stop cleanly began.
+func (l *Ledger) signLeftovers(ctx context.Context, since time.Time) error {
+	after := floorID(since)
+	for {
+		rows, err := l.pool.Query(ctx, sql.Query("unsigned_receipts"), pgUUID(after), 512)
+		if err != nil {
+			return fmt.Errorf("find unsigned receipts: %w", err)
+		}
+		type leftover struct {
+			id     pgtype.UUID
+			wallet string
+			input  string
+		}
+		var list []leftover
+		for rows.Next() {
+			var u leftover
+			if err := rows.Scan(&u.id, &u.wallet, &u.input); err != nil {
+				rows.Close()
+				return fmt.Errorf("read unsigned receipt: %w", err)
+			}
+			list = append(list, u)
+		}
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("read unsigned receipts: %w", err)
+		}
+		for _, u := range list {
+			if _, err := l.token(u.id.Bytes, u.wallet, u.input, nil); err != nil {
+				return err
+			}
+			after = u.id.Bytes
+		}
+		if len(list) == 0 {
+			return nil
+		}
+	}
+}
+
+// floorID is the smallest UUIDv7 of a moment.
+func floorID(at time.Time) uuid.UUID {
+	var id uuid.UUID
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	id[6], id[8] = 0x70, 0x80
+	return id
+}
