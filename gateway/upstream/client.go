@@ -8,7 +8,11 @@ package upstream
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"counterfoil/receipts"
@@ -18,27 +22,28 @@ import (
 type Config struct {
 	Name string // for logs
 	URL  string
-	// Timeout bounds a call from the wait for a free slot to the last byte of the answer.
+	// Timeout bounds a call from the wait for a free slot to the last byte of the answer; 0: 30 s.
 	Timeout time.Duration
-	// Headers go with every request. Each value is a secret: an answer never shows it.
+	// Headers go with every request. Each value is a secret: no answer shows it.
 	Headers http.Header
 	// ForwardKeyHeader carries the private operation key of a call; "" sends it nowhere.
 	ForwardKeyHeader string
 	// Refusals are the JSON-RPC codes by which this server says that nothing ran; nil: contract 3.4.
 	Refusals []int
-	// Concurrency is how many calls may be in flight at once.
+	// Concurrency is how many calls may be in flight at once; 0: 512.
 	Concurrency int
+	Logger      *slog.Logger // nil: silent
 }
 
 // Call is one governed call.
 type Call struct {
 	Tool             string
-	Arguments        []byte // canonical JSON, sent as it is; empty: {}
-	OperationKey     string // private; goes up only in ForwardKeyHeader
-	Handle           string // public; stands in for every secret that is echoed
-	Trace            map[string]string
-	MaxResponseBytes int64
-	Actual           string // RFC 6901 pointer to the actual cost in the result, "" none
+	Arguments        []byte            // canonical JSON, sent as it is; empty: {}
+	OperationKey     string            // private; goes up only in ForwardKeyHeader
+	Handle           string            // public; stands in for every secret that is echoed
+	Trace            map[string]string // of it only traceparent, tracestate and baggage go up
+	MaxResponseBytes int64             // 0: 4 MiB
+	Actual           string            // RFC 6901 pointer to the actual cost in the result, "" none
 	// Progress, where set, asks for progress and gets the params of each notification while the
 	// call runs. The bytes are valid only until it returns.
 	Progress func(params []byte)
@@ -58,24 +63,99 @@ type Answer struct {
 	Note     string // for the log, in plain words of our own
 }
 
-// Tool is one entry of the upstream's list.
-type Tool struct {
-	Name        string
-	Definition  []byte // canonical JSON of the whole entry
-	InputSchema []byte
+// Client calls one upstream. It is safe for concurrent use.
+type Client struct {
+	config    Config
+	url       *url.URL
+	fixed     http.Header // of every request
+	secrets   []string    // longest first
+	refusals  map[int64]bool
+	transport *http.Transport
+	slots     chan struct{}
+	lastID    atomic.Int64
+	memories  sync.Pool // of *[]byte
+	readers   sync.Pool // of *bufio.Reader
+
+	current atomic.Pointer[peer] // nil: to be probed
+	legacy  atomic.Bool          // a handshake server, as far as we know
+
+	mu       sync.Mutex
+	probing  *probe // the one under way, if any
+	life     context.Context
+	end      context.CancelFunc
+	watching sync.WaitGroup
 }
 
-// Client calls one upstream. It is safe for concurrent use.
-type Client struct{}
-
-// New checks the configuration; it does not touch the network.
-func New(Config) (*Client, error) { return &Client{}, nil }
-
-// Close ends the upstream session and idle connections. Calls still running fail as they would alone.
-func (c *Client) Close() {}
+// Close ends the upstream session and idle connections, and gives up probing. Calls under way are
+// the business of their own contexts; new ones are not dispatched.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.end()
+	p := c.current.Swap(nil)
+	c.mu.Unlock()
+	c.watching.Wait()
+	if p != nil && p.session != "" {
+		c.endSession(p)
+	}
+	c.transport.CloseIdleConnections()
+}
 
 // Call sends the call once, or not at all, and says which row of contract 3.4 it became.
-func (c *Client) Call(context.Context, Call) Answer { panic("not built") }
+func (c *Client) Call(ctx context.Context, call Call) Answer {
+	if ctx.Err() != nil || c.life.Err() != nil {
+		return failed(receipts.ReasonNotDispatched, "given up before anything was sent")
+	}
+	if call.MaxResponseBytes <= 0 {
+		call.MaxResponseBytes = defaultResponseBytes
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	if !c.acquire(ctx) {
+		return failed(receipts.ReasonUpstreamUnreachable, "no free slot for the call in time")
+	}
+	defer func() { <-c.slots }()
+	p, err := c.peer(ctx)
+	if err != nil {
+		return unprobed(err)
+	}
+	id := c.lastID.Add(1)
+	r := c.post(ctx, request{
+		header:   c.callHeader(p, call),
+		body:     callBody(p, id, call),
+		id:       id,
+		limit:    call.MaxResponseBytes,
+		progress: c.progress(p, call),
+	})
+	defer c.release(r)
+	if p.lost(r) {
+		c.forget(p)
+	}
+	return c.judge(r, p, call)
+}
 
-// Tools lists the upstream's tools, all pages.
-func (c *Client) Tools(context.Context) ([]Tool, error) { panic("not built") }
+// acquire takes one of the slots, or reports that the context ended first.
+func (c *Client) acquire(ctx context.Context) bool {
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// progress passes on what the upstream says while it works, scrubbed like its answer.
+func (c *Client) progress(p *peer, call Call) func([]byte) {
+	if call.Progress == nil {
+		return nil
+	}
+	return func(params []byte) {
+		if clean, _, ok := c.scrub(params, p, call); ok {
+			call.Progress(clean)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"counterfoil/internal/canon"
+	"counterfoil/receipts"
+)
+
+const (
+	codeInvalidRequest = -32600
+	codeUnknownMethod  = -32601
+	codeHeaderMismatch = -32020
+	codeVersion        = -32022
+)
+
+// judge is contract 3.4 from "the call was made" on. The first line that fits decides; a valid answer
+// under the right id stands above the HTTP status that came with it.
+func (c *Client) judge(r reply, p *peer, call Call) Answer {
+	switch {
+	case !r.sent:
+		return failed(receipts.ReasonUpstreamUnreachable, "nothing was written: "+transportNote(r.err))
+	case r.fault == answered && r.message.fail != nil:
+		return c.refusedOrBroken(r, p, call)
+	case r.fault == answered:
+		return c.accept(r, p, call)
+	case r.status == 0:
+		return uncertain(receipts.ReasonNoResponse, "written, and no response came: "+transportNote(r.err))
+	case refusalStatus(r.status):
+		return failed(receipts.ReasonUpstreamRejected, statusNote(r))
+	case r.status < 200 || r.status > 299:
+		return uncertain(receipts.ReasonUpstreamError, statusNote(r))
+	case r.fault == tooLarge:
+		return uncertain(receipts.ReasonResponseRejected, "the answer is larger than allowed")
+	case r.fault == malformed:
+		return uncertain(receipts.ReasonResponseRejected, "what came is no valid answer to this call")
+	}
+	return uncertain(receipts.ReasonNoResponse, "the response ended before an answer")
+}
+
+func (c *Client) refusedOrBroken(r reply, p *peer, call Call) Answer {
+	a := uncertain(receipts.ReasonUpstreamError, "JSON-RPC error "+strconv.FormatInt(r.message.code, 10))
+	if c.refusals[r.message.code] {
+		a.Outcome, a.Reason = receipts.Failed, receipts.ReasonUpstreamRejected
+	}
+	fail, scrubbed, ok := c.scrub(bytes.Clone(r.message.fail), p, call)
+	a.Scrubbed = scrubbed
+	if ok {
+		a.Error = fail
+	}
+	return a
+}
+
+// accept takes a result. One whose shape would mislead its readers is rejected, which leaves the
+// call uncertain: the tool has answered something.
+func (c *Client) accept(r reply, p *peer, call Call) Answer {
+	shape, ok := shapeOf(r.message.result)
+	switch {
+	case !ok:
+		return uncertain(receipts.ReasonResponseRejected, "the result is not shaped like that of a tool")
+	case shape.kind == "input_required":
+		return failed(receipts.ReasonInputAbandoned, "the tool asked for input, which this version does not relay")
+	case p.modern && shape.kind != "complete":
+		return uncertain(receipts.ReasonResponseRejected, "the result is of an unknown type")
+	}
+	result, scrubbed, ok := c.scrub(shape.undress(r.message.result), p, call)
+	if !ok {
+		return uncertain(receipts.ReasonResponseRejected, "the result cannot be shown without a secret of ours")
+	}
+	a := Answer{Outcome: receipts.Succeeded, Result: result, Scrubbed: scrubbed}
+	if shape.isError {
+		a.Outcome, a.Reason, a.Note = receipts.Failed, receipts.ReasonToolError, "the tool reports an error"
+	}
+	if call.Actual != "" {
+		a.Actual = actualCost(result, call.Actual)
+	}
+	return a
+}
+
+// actualCost reads an integer from 0 to 2^53-1; anything else is no cost.
+func actualCost(result []byte, pointer string) *int64 {
+	literal, ok := canon.Lookup(result, pointer)
+	if !ok {
+		return nil
+	}
+	cost, err := strconv.ParseUint(string(literal), 10, 53)
+	if err != nil {
+		return nil
+	}
+	credits := int64(cost)
+	return &credits
+}
+
+// refusalStatus reports the statuses by which HTTP says that a request was not carried out.
+func refusalStatus(status int) bool {
+	switch status {
+	case 400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 429, 431:
+		return true
+	}
+	return false
+}
+
+func failed(reason receipts.Reason, note string) Answer {
+	return Answer{Outcome: receipts.Failed, Reason: reason, Note: note}
+}
+
+func uncertain(reason receipts.Reason, note string) Answer {
+	return Answer{Outcome: receipts.Uncertain, Reason: reason, Note: note}
+}
+
+func statusNote(r reply) string { return fmt.Sprintf("HTTP %d without a JSON-RPC answer", r.status) }
+
+// transportNote describes an error by its kind. Its text may quote what the server sent.
+func transportNote(err error) string {
+	var resolution *net.DNSError
+	var network *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the time ended"
+	case errors.Is(err, context.Canceled):
+		return "given up"
+	case errors.As(err, &resolution):
+		return "the name cannot be resolved"
+	case errors.As(err, &network):
+		return network.Op + ": " + network.Err.Error()
+	}
+	return "the connection or its TLS failed"
+}
