@@ -1,0 +1,137 @@
+package mcp
+
+import (
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"counterfoil/gateway"
+	"counterfoil/internal/canon"
+	"counterfoil/receipts"
+)
+
+// callTool decodes a call and has it governed.
+func (d *door) callTool(c echo.Context, r call) error {
+	req, refusal, f := d.request(c, r)
+	if f != nil {
+		if r.era == modern && f.code == codeParams {
+			f.status = statusBadRequest
+		}
+		return writeFault(c, r.id, f)
+	}
+	if refusal == nil {
+		var answer gateway.Answer
+		if answer, refusal = d.g.Govern(c.Request().Context(), req); refusal == nil {
+			return d.writeAnswer(c, r, answer)
+		}
+	}
+	return writeRefusal(c, r.id, refusal)
+}
+
+func (d *door) writeAnswer(c echo.Context, r call, a gateway.Answer) error {
+	if a.Replayed {
+		c.Response().Header().Set("Idempotent-Replayed", "true")
+	}
+	dressing := gateway.Dressing{}
+	if r.era == modern {
+		dressing = d.modern
+	}
+	op := a.Operation
+	b := append(envelope(len(op.Result)+len(op.Receipt)+768, r.id), `,"result":`...)
+	b = gateway.AppendResult(b, op, dressing)
+	return writeJSON(c, statusOK, append(b, '}'))
+}
+
+// request reads a governed call. Its arguments are made canonical here, once:
+// the bytes that are hashed are the bytes that go upstream (I10).
+func (d *door) request(c echo.Context, r call) (gateway.Request, *gateway.Refusal, *fault) {
+	var none gateway.Request
+	name, ok := gateway.String(r.params.name)
+	if !ok {
+		return none, nil, badForm(statusOK, codeParams, "The params lack the name of a tool.")
+	}
+	if r.params.rounds {
+		return none, nil, badForm(statusOK, codeParams, "No call waits for input here: inputResponses and requestState are not served in this version.")
+	}
+	args := []byte("{}")
+	if raw := r.params.arguments; raw != nil {
+		if !gateway.IsObject(raw) {
+			return none, nil, badForm(statusOK, codeParams, "The arguments must be an object.")
+		}
+		var err error
+		if args, err = canon.Canonical(raw); err != nil {
+			return none, nil, strictFault(err)
+		}
+	}
+	h := c.Request().Header
+	if r.era == modern {
+		if f := checkParamHeaders(d.g.ParamHeaders(name), args, h); f != nil {
+			return none, nil, f
+		}
+	}
+	ctx, refusal := readContext(r.params, h)
+	if refusal != nil {
+		return none, refusal, nil
+	}
+	if !ctx.key.is {
+		return none, &gateway.Refusal{Reason: receipts.ReasonIdempotencyKeyRequired, Detail: keyRequired}, nil
+	}
+	return gateway.Request{
+		Agent: r.agent, Wallet: ctx.wallet.value, WalletNamed: ctx.wallet.is, Permit: ctx.permit.value, PermitNamed: ctx.permit.is,
+		Key: ctx.key.value, KeySource: ctx.keySource, Tool: name, Arguments: args, Wait: preferredWait(h), Trace: r.params.trace,
+	}, nil, nil
+}
+
+const keyRequired = "The call names no idempotency key: give one in params.mcpContext.idempotency_key, in _meta[\"counterfoil/context\"], or in the header Idempotency-Key. " +
+	"Identity from the harness (callId of Codex, claudecode/toolUseId of Claude Code, a platform-invocation envelope) is not accepted in this version."
+
+// listTools shows what the caller's permit allows. Without a permit that is the
+// caller's, it shows the whole catalogue: a call says what is missing.
+func (d *door) listTools(c echo.Context, r call) error {
+	if cursor, ok := gateway.String(r.params.cursor); r.params.cursor != nil && (!ok || cursor != "") {
+		f := badForm(statusOK, codeParams, "There is no such cursor.")
+		if r.era == modern {
+			f.status = statusBadRequest
+		}
+		return writeFault(c, r.id, f)
+	}
+	ctx, refusal := readContext(r.params, c.Request().Header)
+	if refusal != nil {
+		return writeRefusal(c, r.id, refusal)
+	}
+	permit := r.agent.DefaultPermit
+	if ctx.permit.is {
+		permit = ctx.permit.value
+	}
+	b := append(make([]byte, 0, 4096), '{')
+	if r.era == modern {
+		b = append(b, `"resultType":"complete","ttlMs":30000,"cacheScope":"private","_meta":{`...)
+		b = append(append(b, d.serverInfo...), "},"...)
+	}
+	b = append(b, `"tools":[`...)
+	for i, def := range d.g.Definitions(c.Request().Context(), r.agent, permit) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, def...)
+	}
+	return writeResult(c, r.id, append(b, "]}"...))
+}
+
+func (d *door) discover(c echo.Context, r call) error {
+	versions := strings.Join(gateway.ProtocolVersions(), `","`)
+	return writeResult(c, r.id, []byte(`{"resultType":"complete","supportedVersions":["`+versions+
+		`"],"capabilities":{"tools":{}},"ttlMs":300000,"cacheScope":"public","_meta":{`+d.serverInfo+`}}`))
+}
+
+// initializeSession answers the handshake; there is no session to begin.
+func (d *door) initializeSession(c echo.Context, r call) error {
+	version := latestHandshake
+	gateway.Members(r.raw, func(name, value []byte) bool {
+		if v, ok := gateway.String(value); ok && string(name) == "protocolVersion" && handshakeVersion(v) {
+			version = v
+		}
+		return true
+	})
+	return writeResult(c, r.id, []byte(`{"protocolVersion":"`+version+`"`+d.initialize))
+}
