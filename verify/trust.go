@@ -1,0 +1,66 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"counterfoil/internal/jws"
+)
+
+// ErrTrust says that a trust file is not one.
+var ErrTrust = errors.New("not a trust file")
+
+// Trust is the set of keys that the caller believes, each with the file that it
+// came from. Nothing else is ever trusted.
+type Trust struct {
+	keys   jws.KeySet
+	byID   map[string][]jws.Key
+	source map[string]string
+}
+
+// Add reads a trust file: a JWKS as a gateway publishes it, or a PEM public key.
+// A key that one file calls revoked stays so, whatever another file says.
+func (t *Trust) Add(name string, data []byte) error {
+	read := jws.ParseJWKS
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")) {
+		read = jws.ParsePEM
+	}
+	set, err := read(data)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrTrust, name, err)
+	}
+	if len(set.Keys()) == 0 {
+		return fmt.Errorf("%w: %s: there is no key in it", ErrTrust, name)
+	}
+	if t.source == nil {
+		t.source = map[string]string{}
+	}
+	for _, key := range set.Keys() {
+		if _, known := t.source[key.ID]; !known {
+			t.source[key.ID] = name
+		}
+	}
+	t.keys = t.keys.Merge(set)
+	t.byID = map[string][]jws.Key{}
+	for _, key := range t.keys.Keys() {
+		t.byID[key.ID] = append(t.byID[key.ID], key)
+	}
+	return nil
+}
+
+// contradicts compares a bundle's key with the trusted ones of the same id. A
+// status may have moved on since the bundle was made, and the end with it; the
+// purpose and the beginning may not.
+func (t *Trust) contradicts(hint jws.Key) bool {
+	trusted := t.byID[hint.ID]
+	for _, key := range trusted {
+		purpose := hint.Purpose == "" || key.Purpose == "" || hint.Purpose == key.Purpose
+		begin := hint.NotBefore == 0 || key.NotBefore == 0 || hint.NotBefore == key.NotBefore
+		end := hint.Expires == 0 || hint.Status != key.Status || hint.Expires == key.Expires
+		if purpose && begin && end {
+			return false
+		}
+	}
+	return len(trusted) > 0
+}
