@@ -21,6 +21,7 @@ type Statement struct {
 	Deposited, Charged int64
 	Outcomes           map[receipts.Outcome]int64
 	OpenedAt, ClosedAt time.Time
+	AsOf               time.Time // when this was stated, by the database's clock
 }
 
 // Statement states a wallet's receipts from one number to another; to = 0 is up to now.
@@ -28,11 +29,11 @@ func (l *Ledger) Statement(ctx context.Context, wallet string, from, to int64) (
 	if from < 1 || (to != 0 && to < from) {
 		return nil, fmt.Errorf("%w: from_seq must be at least 1 and to_seq not below it", ErrReference)
 	}
-	var newest, openedMS, closedMS, chargedBefore, depositedBefore int64
+	var newest, nowMS, openedMS, closedMS, chargedBefore, depositedBefore int64
 	var succeeded, denied, failed, uncertain, reconciled int64
 	var head string
 	s := &Statement{Wallet: wallet, FromSeq: from}
-	err := l.pool.QueryRow(ctx, sql.Query("statement"), wallet, from, to, to == 0).Scan(&newest, &s.ToSeq, &openedMS, &closedMS,
+	err := l.pool.QueryRow(ctx, sql.Query("statement"), wallet, from, to, to == 0).Scan(&nowMS, &newest, &s.ToSeq, &openedMS, &closedMS,
 		&chargedBefore, &s.Charged, &succeeded, &denied, &failed, &uncertain, &reconciled, &depositedBefore, &s.Deposited, &head)
 	if err != nil {
 		return nil, coldError("state wallet", err)
@@ -46,6 +47,7 @@ func (l *Ledger) Statement(ctx context.Context, wallet string, from, to int64) (
 	s.Count = s.ToSeq - from + 1
 	s.Opening = depositedBefore - chargedBefore
 	s.Closing = s.Opening + s.Deposited - s.Charged
+	s.AsOf = time.UnixMilli(nowMS).UTC()
 	s.OpenedAt, s.ClosedAt = time.UnixMilli(openedMS).UTC(), time.UnixMilli(closedMS).UTC()
 	s.Outcomes = map[receipts.Outcome]int64{
 		receipts.Succeeded: succeeded, receipts.Denied: denied, receipts.Failed: failed,

@@ -28,7 +28,7 @@ with bounds as (
     from bounds b
     join transfers t on t.wallet_id = b.id and t.kind = 'deposit'
 )
-select b.newest, b.last, coalesce(b.opened_ms, 0), coalesce(b.closed_ms, 0), f.charged_before, f.charged,
+select (extract(epoch from now()) * 1000)::bigint, b.newest, b.last, coalesce(b.opened_ms, 0), coalesce(b.closed_ms, 0), f.charged_before, f.charged,
     f.succeeded, f.denied, f.failed, f.uncertain, f.reconciled, d.before, d.within,
     coalesce((select r.signing_input from receipts r where r.wallet_id = b.id and r.seq = b.last), '')
 from bounds b, folded f, deposited d

@@ -1,0 +1,122 @@
+package operator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"counterfoil/gateway"
+	"counterfoil/ledger"
+)
+
+type operationWire struct {
+	ID         string     `json:"id"`
+	State      string     `json:"state"`
+	Outcome    *string    `json:"outcome"`
+	Reason     *string    `json:"reason"`
+	Wallet     string     `json:"wallet_id"`
+	Permit     string     `json:"permit_id"`
+	Agent      string     `json:"agent_id"`
+	Tool       string     `json:"tool"`
+	Key        *string    `json:"idempotency_key,omitempty"`
+	KeySource  string     `json:"key_source"`
+	Authorized int64      `json:"credits_authorized"`
+	Held       int64      `json:"credits_held"`
+	Charged    int64      `json:"credits_charged"`
+	Receipt    *string    `json:"receipt_id"`
+	Late       *lateWire  `json:"late_result"`
+	CreatedAt  time.Time  `json:"created_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+}
+
+// lateWire shows that an answer came after its operation was settled as uncertain, and what it was.
+type lateWire struct {
+	Outcome   string    `json:"outcome"`
+	Reason    *string   `json:"reason"`
+	SHA256    string    `json:"sha256"`
+	Bytes     int       `json:"bytes"`
+	ArrivedAt time.Time `json:"arrived_at"`
+}
+
+// operationOf shows the key only to the operator and to the agent that used it: a second agent of the wallet
+// learns no more of it than that it is used.
+func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationWire {
+	w := operationWire{
+		ID: o.ID, State: o.State, Outcome: optional(string(o.Outcome)), Reason: optional(string(o.Reason)),
+		Wallet: o.Wallet, Permit: o.Permit, Agent: o.Agent, Tool: o.Tool, KeySource: o.KeySource,
+		Authorized: o.Authorized, Held: o.Held, Charged: o.Charged, Receipt: optional(o.ReceiptID),
+		CreatedAt: o.CreatedAt, FinishedAt: o.FinishedAt,
+	}
+	if viewer.Agent == nil || viewer.Agent.ID == o.Agent {
+		w.Key = &o.Key
+	}
+	if l := o.Late; l != nil {
+		sum := sha256.Sum256(l.Result)
+		w.Late = &lateWire{
+			Outcome: string(l.Outcome), Reason: optional(string(l.Reason)),
+			SHA256: hex.EncodeToString(sum[:]), Bytes: len(l.Result), ArrivedAt: l.ArrivedAt,
+		}
+	}
+	return w
+}
+
+// visible are the wallets whose records the caller may see; nil is all of them. What is asked for and may not
+// be seen does not exist.
+func visible(c echo.Context, asked string) ([]string, error) {
+	agent := gateway.PrincipalOf(c).Agent
+	switch {
+	case agent == nil && asked == "":
+		return nil, nil
+	case agent == nil:
+		return []string{asked}, nil
+	case asked == "":
+		// Never nil: an agent without wallets sees nothing.
+		return slices.Concat([]string{}, agent.Wallets), nil
+	case agent.MayUse(asked):
+		return []string{asked}, nil
+	}
+	return nil, ledger.ErrNotFound
+}
+
+func (a *api) listOperations(c echo.Context) error {
+	q, err := query(c, "limit", "after", "wallet", "agent", "permit", "state")
+	if err != nil {
+		return a.problem(c, err)
+	}
+	p, err := pageOf(q)
+	if err != nil {
+		return a.problem(c, err)
+	}
+	states := []string{"", ledger.StateDispatching, ledger.StateFinished, "awaiting_approval", "awaiting_input", "reconciled"}
+	state := q.Get("state")
+	if !slices.Contains(states, state) {
+		return a.problem(c, invalid("There is no state %q.", state))
+	}
+	wallets, err := visible(c, q.Get("wallet"))
+	if err != nil {
+		return a.problem(c, err)
+	}
+	filter := ledger.OperationFilter{Wallets: wallets, Agent: q.Get("agent"), Permit: q.Get("permit"), State: state}
+	ops, err := a.ledger.Operations(c.Request().Context(), filter, p.after, p.ask())
+	if err != nil {
+		return a.problem(c, err)
+	}
+	viewer := gateway.PrincipalOf(c)
+	return a.ok(c, listOf(p, ops, func(o *ledger.OperationRecord) string { return o.ID },
+		func(o *ledger.OperationRecord) operationWire { return operationOf(o, viewer) }))
+}
+
+func (a *api) getOperation(c echo.Context) error {
+	wallets, err := visible(c, "")
+	if err != nil {
+		return a.problem(c, err)
+	}
+	op, err := a.ledger.Operation(c.Request().Context(), c.Param("id"), wallets)
+	if err != nil {
+		return a.problem(c, err)
+	}
+	return a.ok(c, operationOf(op, gateway.PrincipalOf(c)))
+}

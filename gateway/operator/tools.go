@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"counterfoil/gateway"
+)
+
+type toolWire struct {
+	Name             string         `json:"name"`
+	Upstream         string         `json:"upstream"`
+	UpstreamTool     string         `json:"upstream_tool"`
+	Credits          creditsWire    `json:"credits"`
+	Scopes           []string       `json:"scopes"`
+	Value            *valueWire     `json:"value,omitempty"`
+	Recipient        *recipientWire `json:"recipient,omitempty"`
+	OnToolError      string         `json:"on_tool_error"`
+	MaxResponseBytes int64          `json:"max_response_bytes"`
+	Described        bool           `json:"described"` // by its upstream
+	SHA256           string         `json:"sha256,omitempty"`
+}
+
+type creditsWire struct {
+	Max    int64  `json:"max"`
+	Actual string `json:"actual,omitempty"`
+}
+
+type valueWire struct {
+	Pointer  string `json:"pointer"`
+	Currency string `json:"currency"`
+}
+
+type recipientWire struct {
+	Pointers []string `json:"pointers"`
+}
+
+func toolOf(t gateway.CatalogueTool) toolWire {
+	w := toolWire{
+		Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Credits: creditsWire{Max: t.Price, Actual: t.ActualPointer},
+		Scopes: t.Scopes, OnToolError: "refund", MaxResponseBytes: t.MaxResponseBytes, Described: t.Mirrored,
+	}
+	if t.ChargeOnToolError {
+		w.OnToolError = "charge"
+	}
+	if t.Value != nil {
+		w.Value = &valueWire{Pointer: t.Value.Pointer, Currency: t.Value.Currency}
+	}
+	if len(t.Recipients) > 0 {
+		w.Recipient = &recipientWire{Pointers: t.Recipients}
+	}
+	if t.Mirrored {
+		w.SHA256 = t.SHA256
+	}
+	return w
+}
+
+func (a *api) listTools(c echo.Context) error {
+	q, err := query(c, "limit", "after")
+	if err != nil {
+		return a.problem(c, err)
+	}
+	p, err := pageOf(q)
+	if err != nil {
+		return a.problem(c, err)
+	}
+	tools := a.g.Tools()
+	slices.SortFunc(tools, func(x, y gateway.CatalogueTool) int { return strings.Compare(x.Name, y.Name) })
+	from := slices.IndexFunc(tools, func(t gateway.CatalogueTool) bool { return t.Name > p.after })
+	if from < 0 {
+		from = len(tools)
+	}
+	return a.ok(c, listOf(p, tools[from:], func(t gateway.CatalogueTool) string { return t.Name }, toolOf))
+}
