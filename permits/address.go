@@ -66,19 +66,22 @@ func plainLocal(s string) bool {
 // profile would map to others (full width, ideographic stops, soft hyphens) are refused, as are labels that mix scripts.
 func aLabels(s string) (string, error) {
 	s = lowerASCII(s)
-	if !strings.Contains(s, ".") {
+	switch {
+	case !strings.Contains(s, "."):
 		return "", errors.New("must have at least two labels")
+	case strings.HasSuffix(s, "."):
+		return "", errors.New("must not have a dot at its end")
 	}
 	ascii, err := idna.Registration.ToASCII(s)
 	if err != nil {
-		return "", errors.New("must be a domain name by IDNA2008, without a dot at its end")
+		return "", errors.New("must be a domain name by IDNA2008")
 	}
 	uni, err := idna.Registration.ToUnicode(ascii)
 	if err != nil {
 		return "", errors.New("must be a domain name by IDNA2008")
 	}
 	for label := range strings.SplitSeq(uni, ".") {
-		if label == "" || mixesScripts(label) {
+		if mixesScripts(label) {
 			return "", errors.New("must not have a label that mixes scripts")
 		}
 	}

@@ -206,6 +206,7 @@ func TestNegativeNumbersNeverMakeRoom(t *testing.T) {
 		"calls of the tool": func(c *call) { c.state.ToolCalls = -1 },
 		"value":             func(c *call) { c.state.ValueCommitted = -1 },
 		"credits":           func(c *call) { c.state.CreditsCommitted = -1 << 63 },
+		"limit":             func(c *call) { c.permit.Grant.Limits.Credits = -1 << 63 },
 		"wallet":            func(c *call) { c.state.WalletAvailable = -1 << 63; c.price = 0 },
 	} {
 		c := admitted()
