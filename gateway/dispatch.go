@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode"
 
 	"counterfoil/gateway/upstream"
 	"counterfoil/ledger"
@@ -83,6 +85,9 @@ func (g *Gateway) permitOf(ctx context.Context, r Request) (*permits.Permit, *Re
 			return nil, &Refusal{Reason: receipts.ReasonPermitRequired}
 		}
 	}
+	if !permitName(id) {
+		return nil, &Refusal{Reason: receipts.ReasonPermitNotFound}
+	}
 	permit, err := g.permitByID(ctx, id)
 	switch {
 	case errors.Is(err, ledger.ErrNotFound):
@@ -98,6 +103,13 @@ func (g *Gateway) permitOf(ctx context.Context, r Request) (*permits.Permit, *Re
 	}
 	return permit, nil
 }
+
+// permitName keeps from the store what can be no id.
+func permitName(id string) bool {
+	return id != "" && len(id) <= maxPermitName && strings.IndexFunc(id, unicode.IsControl) < 0
+}
+
+const maxPermitName = 256 // bytes
 
 // dispatch sends the call once and says what became of it, in the terms of
 // contract 3.4.
