@@ -14,14 +14,13 @@ import (
 // ownHeaders are written by the gateway for every call; a file or a setting that names one would
 // change what the call means, or be ignored.
 var ownHeaders = []string{
-	"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Keep-Alive",
-	"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Origin", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Accept", "Accept-Encoding", "Connection", "Expect", "Host", "Keep-Alive", "Last-Event-Id", "Origin",
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 func ownHeader(name string) bool {
 	name = http.CanonicalHeaderKey(name)
-	return slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "Mcp-Param-")
+	return slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "Mcp-")
 }
 
 func (s *section) upstreams(open bool) []Upstream {

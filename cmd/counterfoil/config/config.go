@@ -27,6 +27,7 @@ type Config struct {
 type Database struct {
 	URL         Secret // may hold a password
 	EmbeddedDir string
+	EmbeddedBin string // the directory of postgres and initdb; "": the newest installed one that fits
 }
 
 // Embedded says whether the gateway runs its own server.
@@ -84,9 +85,11 @@ type Value struct {
 
 // Limits bound what a gateway does.
 type Limits struct {
-	Lease          time.Duration
-	PermitLifetime time.Duration
-	BodyBytes      int64
+	Lease           time.Duration
+	PermitLifetime  time.Duration
+	BodyBytes       int64
+	AgentRate       int // new calls a second of one agent; 0: no limit
+	AgentConcurrent int // new calls in flight of one agent; 0: no limit
 }
 
 // Log says how the gateway writes its log.

@@ -36,7 +36,7 @@ tools:
     on_tool_error: charge
     max_response_bytes: 1024
   - {name: search, upstream: payments, credits: {max: 50, actual: /structuredContent/credits}}
-limits: {lease: 5s, per_agent: {rate: 0, concurrent: 0}}
+limits: {lease: 5s, per_agent: {rate: 0, concurrent: 8}}
 `
 
 // place writes a configuration and the secrets it names, and gives its path.
@@ -93,7 +93,7 @@ func TestLoadWhole(t *testing.T) {
 				ActualPointer: "/structuredContent/credits", MaxResponseBytes: 4 << 20,
 			},
 		},
-		Limits: config.Limits{Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20},
+		Limits: config.Limits{Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20, AgentConcurrent: 8},
 		Log:    config.Log{Format: "json", Level: "info"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -185,7 +185,7 @@ func TestEachFault(t *testing.T) {
 		{name: "approval_ttl", old: "{lease: 5s,", new: "{approval_ttl: 24h,", want: []string{"limits.approval_ttl: this version does not have approvals"}},
 		{name: "input_ttl", old: "{lease: 5s,", new: "{input_ttl: 15m,", want: []string{"limits.input_ttl: this version does not have"}},
 		{name: "reconciliation", old: "limits:", new: "reconciliation: {}\nlimits:", want: []string{"reconciliation: this version does not have reconciliation"}},
-		{name: "limits per agent", old: "rate: 0", new: "rate: 10", want: []string{"limits.per_agent.rate: this version does not have limits per agent"}},
+		{name: "limits per agent", old: "rate: 0", new: "rate: -1", want: []string{"limits.per_agent.rate: -1 is not a whole number from 0"}},
 		{name: "lease", old: "lease: 5s", new: "lease: 5", want: []string{"limits.lease: \"5\" is not a duration"}},
 		{name: "log", old: "limits:", new: "log: {level: loud}\nlimits:", want: []string{"log.level: \"loud\" is none of"}},
 		{name: "unknown variable", env: map[string]string{"COUNTERFOIL_LISTENN": "x"}, want: []string{"COUNTERFOIL_LISTENN: names no setting"}},

@@ -23,6 +23,7 @@ func (s *section) database() Database {
 	var out Database
 	if hasEmbedded {
 		out.EmbeddedDir = embedded.file(embedded.required("dir", "where the embedded database keeps its data"))
+		out.EmbeddedBin = embedded.file(embedded.scalar("bin_dir"))
 		embedded.done()
 	}
 	db.done()
@@ -120,20 +121,11 @@ func (s *section) limits() Limits {
 	l.later("input_ttl", "waiting for input that a tool asks for")
 	l.later("retention", "retention: it keeps everything")
 	agents, _ := l.section("per_agent")
-	for _, name := range []string{"rate", "concurrent"} {
-		agents.noLimit(name)
-	}
+	out.AgentRate = int(agents.integer("rate", 0, 0, 1<<30))
+	out.AgentConcurrent = int(agents.integer("concurrent", 0, 0, 1<<30))
 	agents.done()
 	l.done()
 	return out
-}
-
-// noLimit takes only 0, because a limit that is written down and not kept is worse than none.
-func (s *section) noLimit(name string) {
-	v := s.scalar(name)
-	if v.set && s.r.integerOf(v, 0, maxCredits) != 0 {
-		s.r.fault(v.line, v.path, "this version does not have limits per agent; only 0 (no limit) is accepted")
-	}
 }
 
 func (s *section) log() Log {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"counterfoil/cmd/counterfoil/config"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use: "check --config FILE", Short: "Check a configuration and the secrets it names; touches nothing", Args: cobra.NoArgs,
+		Example: "  counterfoil check --config counterfoil.yaml",
+		RunE: does(func(context.Context, []string) error {
+			cfg, err := config.Load(file, a.env)
+			if err != nil {
+				return refused(err)
+			}
+			if err := checkUpstreams(cfg); err != nil {
+				return refused(err)
+			}
+			return a.describe(cfg)
+		}),
+	}
+	a.configFlag(c, &file)
+	return c
+}
+
+// configFlag is the same for every command that reads a configuration.
+func (a *app) configFlag(c *cobra.Command, file *string) {
+	c.Flags().StringVar(file, "config", a.env["COUNTERFOIL_CONFIG"], "the configuration file (COUNTERFOIL_CONFIG)")
+}
+
+// describe says what a configuration means, secrets as fingerprints.
+func (a *app) describe(cfg *config.Config) error {
+	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
+	line := func(what, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", what, fmt.Sprintf(format, args...)) }
+	line("issuer", "%s", cfg.Issuer)
+	line("listen", "%s", cfg.Listen)
+	line("database", "%s", cfg.Database.Place())
+	line("keys", "%s", keyState(cfg))
+	line("tokens", "operator %s, approver %s, reconciler %s", cfg.Tokens.Operator.Fingerprint(),
+		cfg.Tokens.Approver.Fingerprint(), cfg.Tokens.Reconciler.Fingerprint())
+	for _, u := range cfg.Upstreams {
+		line("upstream", "%s at %s, %d headers, %s for an answer", u.Name, u.URL, len(u.Headers), u.Timeout)
+	}
+	for _, t := range cfg.Tools {
+		price := fmt.Sprintf("%d credits", t.Credits)
+		if t.ActualPointer != "" {
+			price = fmt.Sprintf("up to %d credits, by %s", t.Credits, t.ActualPointer)
+		}
+		line("tool", "%s (%s of %s), %s", t.Name, t.UpstreamTool, t.Upstream, price)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%s is valid\n", cfg.File)
+	return err
+}
+
+// keyState is a remark, not a fault: a configuration is written before its keys are made.
+func keyState(cfg *config.Config) string {
+	if _, err := openKeys(cfg); err != nil {
+		return fmt.Sprintf("%s: %s", cfg.KeysDir, err)
+	}
+	return cfg.KeysDir
+}
