@@ -100,7 +100,7 @@ func Explanations() []Explanation {
 		{KeyUntrusted, "The key that it names is known, from the bundle or for another purpose, but no trust file trusts it for this one.", "A bundle's own keys prove nothing. Compare the key's id with the gateway's /.well-known/jwks.json.", true},
 		{KeyRevoked, "The key was revoked: what it signed may be somebody else's.", "Ask the gateway's operator since when the key was compromised.", true},
 		{SigBad, "The signature is not the key's over these bytes: the receipt was altered or forged.", keepBoth, false},
-		{KeyWindow, "The receipt is dated after the end of its key's use.", "Ask the gateway's operator when the key was retired; save its JWKS again.", true},
+		{KeyWindow, "The signature is good, and the receipt is dated after the end of its key's use.", "Ask the gateway's operator when the key was retired, and whether it leaked.", false},
 		{KeyHint, "A key in the bundle contradicts the trusted key of the same id: the bundle was altered.", askAgain, true},
 
 		{BadClaims, "It is signed, but has not exactly the members of a receipt.", notOfHere, false},

@@ -15,7 +15,7 @@ var ErrTrust = errors.New("not a trust file")
 // came from. Nothing else is ever trusted.
 type Trust struct {
 	keys   jws.KeySet
-	byID   map[string][]jws.Key
+	byID   map[string]jws.Key
 	source map[string]string
 }
 
@@ -42,25 +42,24 @@ func (t *Trust) Add(name string, data []byte) error {
 		}
 	}
 	t.keys = t.keys.Merge(set)
-	t.byID = map[string][]jws.Key{}
+	t.byID = map[string]jws.Key{}
 	for _, key := range t.keys.Keys() {
-		t.byID[key.ID] = append(t.byID[key.ID], key)
+		t.byID[key.ID] = key
 	}
 	return nil
 }
 
-// contradicts compares a bundle's key with the trusted ones of the same id. A
-// status may have moved on since the bundle was made, and the end with it; the
-// purpose and the beginning may not.
+// contradicts compares a bundle's key with the trusted one of the same id. Since the
+// bundle was made, a key may have been taken into use or retired; its purpose stays,
+// and its times but for these.
 func (t *Trust) contradicts(hint jws.Key) bool {
-	trusted := t.byID[hint.ID]
-	for _, key := range trusted {
-		purpose := hint.Purpose == "" || key.Purpose == "" || hint.Purpose == key.Purpose
-		begin := hint.NotBefore == 0 || key.NotBefore == 0 || hint.NotBefore == key.NotBefore
-		end := hint.Expires == 0 || hint.Status != key.Status || hint.Expires == key.Expires
-		if purpose && begin && end {
-			return false
-		}
+	key, known := t.byID[hint.ID]
+	if !known {
+		return false
 	}
-	return len(trusted) > 0
+	purpose := hint.Purpose == "" || key.Purpose == "" || hint.Purpose == key.Purpose
+	takenIntoUse := hint.Status == jws.StatusNext && key.Status != jws.StatusNext
+	begin := hint.NotBefore == 0 || key.NotBefore == 0 || takenIntoUse || hint.NotBefore == key.NotBefore
+	end := hint.Expires == 0 || hint.Status != key.Status || hint.Expires == key.Expires
+	return !purpose || !begin || !end
 }
