@@ -35,7 +35,7 @@ func (r *remote) agentCreate() *cobra.Command {
 	var id, defaultWallet, defaultPermit string
 	var wallets []string
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Create an agent", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Create an agent", Args: takes("NAME"),
 		Example: "  counterfoil agent create ops-bot --id agt_ops --wallet wal_ops --default-wallet wal_ops",
 		RunE: does(func(ctx context.Context, args []string) error {
 			body := object{"name": args[0], "wallets": wallets}
@@ -60,7 +60,7 @@ func (r *remote) agentUpdate() *cobra.Command {
 	var defaultPermit string
 	var wallets []string
 	c := &cobra.Command{
-		Use: "update AGENT", Short: "Change an agent's wallets or default permit", Args: cobra.ExactArgs(1),
+		Use: "update AGENT", Short: "Change an agent's wallets or default permit", Args: takes("AGENT"),
 		Example: "  counterfoil agent update agt_ops --default-permit prm_q4",
 	}
 	c.Flags().StringSliceVar(&wallets, "wallet", nil, "all the wallets the agent may use (repeatable)")
@@ -85,7 +85,7 @@ func (r *remote) keyCreate() *cobra.Command {
 	var roles []string
 	var expires string
 	c := &cobra.Command{
-		Use: "create AGENT", Short: "Make an API key; it is shown once", Args: cobra.ExactArgs(1),
+		Use: "create AGENT", Short: "Make an API key; it is shown once", Args: takes("AGENT"),
 		Example: "  counterfoil agent key create agt_ops --expires 2160h",
 		RunE: does(func(ctx context.Context, args []string) error {
 			body := object{}
@@ -113,7 +113,7 @@ func (r *remote) keyCreate() *cobra.Command {
 
 func (r *remote) keyRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke AGENT KEY_ID", Short: "Revoke an API key", Args: cobra.ExactArgs(2),
+		Use: "revoke AGENT KEY_ID", Short: "Revoke an API key", Args: takes("AGENT", "KEY_ID"),
 		Example: "  counterfoil agent key revoke agt_ops key_0198…",
 		RunE: does(func(ctx context.Context, args []string) error {
 			path := "/v1/agents/" + url.PathEscape(args[0]) + "/keys/" + url.PathEscape(args[1])

@@ -105,8 +105,18 @@ func family(use, short, example string, members ...*cobra.Command) *cobra.Comman
 	return c
 }
 
+// takes is the arguments of a command, by their names.
+func takes(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return fmt.Errorf("%s takes %s, and was given %d of %d", c.CommandPath(), strings.Join(names, " and "), len(args), len(names))
+		}
+		return nil
+	}
+}
+
 // exit says what went wrong, once, and turns it into the status of the process.
-func (a *app) exit(err error) int {
+func (a *app) exit(command *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
 	}
@@ -125,7 +135,7 @@ func (a *app) exit(err error) int {
 	}
 	fmt.Fprintf(a.errOut, "counterfoil: %s\n", err)
 	if ran == nil {
-		fmt.Fprintln(a.errOut, "See counterfoil --help.")
+		fmt.Fprintf(a.errOut, "See: %s --help\n", command.CommandPath())
 	}
 	return code
 }

@@ -12,6 +12,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal is not waited for
 	code := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -22,5 +23,6 @@ func run(ctx context.Context, args, env []string, out, errOut io.Writer) int {
 	a := newApp(env, out, errOut)
 	root := a.root()
 	root.SetArgs(args)
-	return a.exit(root.ExecuteContext(ctx))
+	command, err := root.ExecuteContextC(ctx)
+	return a.exit(command, err)
 }

@@ -40,7 +40,7 @@ func (a *app) permitCommand() *cobra.Command {
 		return []*cobra.Command{
 			r.permitIssue(), r.permitImport(),
 			r.lister("List permits", "/v1/permits", []string{"wallet", "agent"}, permitColumns...),
-			r.getter("get PERMIT", "Show a permit, its use and what is left", "/v1/permits/", sheet...),
+			r.getter("PERMIT", "Show a permit, its use and what is left", "/v1/permits/", sheet...),
 			r.permitRevoke(),
 		}
 	})
@@ -167,7 +167,7 @@ func (r *remote) permitIssue() *cobra.Command {
 
 func (r *remote) permitImport() *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Import a permit that a registered outside issuer signed", Args: cobra.ExactArgs(1),
+		Use: "import FILE", Short: "Import a permit that a registered outside issuer signed", Args: takes("FILE"),
 		Example: "  counterfoil permit import permit.jws",
 		RunE: does(func(ctx context.Context, args []string) error {
 			data, err := os.ReadFile(args[0])
@@ -185,7 +185,7 @@ func (r *remote) permitImport() *cobra.Command {
 
 func (r *remote) permitRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke PERMIT", Short: "Revoke a permit; calls that ran can still be replayed", Args: cobra.ExactArgs(1),
+		Use: "revoke PERMIT", Short: "Revoke a permit; calls that ran can still be replayed", Args: takes("PERMIT"),
 		Example: "  counterfoil permit revoke prm_q4",
 		RunE: does(func(ctx context.Context, args []string) error {
 			o, err := r.ask(ctx, http.MethodPost, "/v1/permits/"+url.PathEscape(args[0])+"/revoke", nil, nil)

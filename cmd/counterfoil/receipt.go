@@ -24,8 +24,8 @@ func (a *app) receiptCommand() *cobra.Command {
   counterfoil receipt export --wallet wal_ops --out wal_ops.jsonl
   counterfoil-verify --trust jwks.json payout.bundle.json`, func(r *remote) []*cobra.Command {
 		return []*cobra.Command{
-			r.lister("List receipts", "/v1/receipts", []string{"wallet"}, receiptColumns...),
-			r.getter("get RECEIPT", "Show a receipt", "/v1/receipts/",
+			r.lister("List receipts", "/v1/receipts", []string{"wallet", "from", "to"}, receiptColumns...),
+			r.getter("RECEIPT", "Show a receipt", "/v1/receipts/",
 				append(receiptColumns[:len(receiptColumns):len(receiptColumns)], column{"jws", "jws"})...),
 			r.receiptBundle(), r.receiptExport(),
 		}
@@ -35,7 +35,7 @@ func (a *app) receiptCommand() *cobra.Command {
 func (r *remote) receiptBundle() *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use: "bundle RECEIPT", Short: "Fetch all that is needed to check a receipt offline", Args: cobra.ExactArgs(1),
+		Use: "bundle RECEIPT", Short: "Fetch all that is needed to check a receipt offline", Args: takes("RECEIPT"),
 		Example: "  counterfoil receipt bundle rcp_0198… --out payout.bundle.json",
 		RunE: does(func(ctx context.Context, args []string) error {
 			return r.download(ctx, "/v1/receipts/"+url.PathEscape(args[0])+"/bundle", nil, file)
@@ -63,4 +63,16 @@ func (r *remote) receiptExport() *cobra.Command {
 	c.Flags().StringVar(&to, "to", "", "before this time, RFC 3339")
 	c.Flags().StringVar(&file, "out", "", "write to this file instead of the output")
 	return c
+}
+
+// period is a stretch of time as a query.
+func period(from, to string) url.Values {
+	q := url.Values{}
+	if from != "" {
+		q.Set("from", from)
+	}
+	if to != "" {
+		q.Set("to", to)
+	}
+	return q
 }

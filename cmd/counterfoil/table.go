@@ -148,15 +148,19 @@ func (r *remote) lister(short, path string, filters []string, columns ...column)
 	}
 	c.Flags().IntVar(&limit, "limit", limit, "the most rows to show")
 	for i, f := range filters {
-		c.Flags().StringVar(&values[i], f, "", "only of this "+f)
+		help := "only of this " + f
+		if f == "from" || f == "to" {
+			help = f + " this time, RFC 3339"
+		}
+		c.Flags().StringVar(&values[i], f, "", help)
 	}
 	return c
 }
 
 // getter makes a command that shows one object by its id.
-func (r *remote) getter(use, short, path string, columns ...column) *cobra.Command {
+func (r *remote) getter(name, short, path string, columns ...column) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: "get " + name, Short: short, Args: takes(name),
 		RunE: does(func(ctx context.Context, args []string) error {
 			o, err := r.ask(ctx, "GET", path+url.PathEscape(args[0]), nil, nil)
 			if err != nil {

@@ -28,7 +28,7 @@ func (a *app) walletCommand() *cobra.Command {
 		return []*cobra.Command{
 			r.walletCreate(),
 			r.lister("List wallets", "/v1/wallets", nil, walletColumns...),
-			r.getter("get WALLET", "Show a wallet", "/v1/wallets/", walletColumns...),
+			r.getter("WALLET", "Show a wallet", "/v1/wallets/", walletColumns...),
 			r.walletDeposit(),
 			r.walletAct("freeze", "Refuse new calls of a wallet"),
 			r.walletAct("unfreeze", "Allow calls of a wallet again"),
@@ -40,7 +40,7 @@ func (a *app) walletCommand() *cobra.Command {
 func (r *remote) walletCreate() *cobra.Command {
 	var id string
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Create a wallet", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Create a wallet", Args: takes("NAME"),
 		Example: "  counterfoil wallet create operations --id wal_ops",
 		RunE: does(func(ctx context.Context, args []string) error {
 			body := object{"name": args[0]}
@@ -59,7 +59,7 @@ func (r *remote) walletCreate() *cobra.Command {
 func (r *remote) walletDeposit() *cobra.Command {
 	var reference string
 	c := &cobra.Command{
-		Use: "deposit WALLET CREDITS", Short: "Add credits; the same reference again adds nothing", Args: cobra.ExactArgs(2),
+		Use: "deposit WALLET CREDITS", Short: "Add credits; the same reference again adds nothing", Args: takes("WALLET", "CREDITS"),
 		Example: "  counterfoil wallet deposit wal_ops 1000 --reference invoice-77",
 		RunE: does(func(ctx context.Context, args []string) error {
 			credits, err := strconv.ParseInt(args[1], 10, 64)
@@ -82,7 +82,7 @@ func (r *remote) walletDeposit() *cobra.Command {
 
 func (r *remote) walletAct(verb, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " WALLET", Short: short, Args: cobra.ExactArgs(1),
+		Use: verb + " WALLET", Short: short, Args: takes("WALLET"),
 		RunE: does(func(ctx context.Context, args []string) error {
 			o, err := r.ask(ctx, http.MethodPost, "/v1/wallets/"+url.PathEscape(args[0])+"/"+verb, nil, nil)
 			if err != nil {
@@ -96,7 +96,7 @@ func (r *remote) walletAct(verb, short string) *cobra.Command {
 func (r *remote) walletTransfers() *cobra.Command {
 	limit := 100
 	c := &cobra.Command{
-		Use: "transfers WALLET", Short: "List the transfers of a wallet", Args: cobra.ExactArgs(1),
+		Use: "transfers WALLET", Short: "List the transfers of a wallet", Args: takes("WALLET"),
 		RunE: does(func(ctx context.Context, args []string) error {
 			items, err := r.list(ctx, "/v1/wallets/"+url.PathEscape(args[0])+"/transfers", nil, limit)
 			if err != nil {
@@ -112,27 +112,24 @@ func (r *remote) walletTransfers() *cobra.Command {
 
 // walletStatement prints the signed text as it came: what is signed is not re-written.
 func (r *remote) walletStatement() *cobra.Command {
-	var from, to, file string
+	var from, to int64
+	var file string
 	c := &cobra.Command{
-		Use: "statement WALLET", Short: "Fetch a signed statement of a wallet", Args: cobra.ExactArgs(1),
-		Example: "  counterfoil wallet statement wal_ops --from 2026-01-01T00:00:00Z --out january.json",
+		Use: "statement WALLET", Short: "Fetch a signed statement of a wallet", Args: takes("WALLET"),
+		Example: "  counterfoil wallet statement wal_ops --from-seq 1 --out wal_ops.statement.json",
 		RunE: does(func(ctx context.Context, args []string) error {
-			return r.download(ctx, "/v1/wallets/"+url.PathEscape(args[0])+"/statement", period(from, to), file)
+			query := url.Values{}
+			if from > 0 {
+				query.Set("from_seq", strconv.FormatInt(from, 10))
+			}
+			if to > 0 {
+				query.Set("to_seq", strconv.FormatInt(to, 10))
+			}
+			return r.download(ctx, "/v1/wallets/"+url.PathEscape(args[0])+"/statement", query, file)
 		}),
 	}
-	c.Flags().StringVar(&from, "from", "", "from this time on, RFC 3339")
-	c.Flags().StringVar(&to, "to", "", "before this time, RFC 3339")
+	c.Flags().Int64Var(&from, "from-seq", 0, "the first receipt, by its number in the wallet's chain")
+	c.Flags().Int64Var(&to, "to-seq", 0, "the last receipt, by its number in the wallet's chain")
 	c.Flags().StringVar(&file, "out", "", "write to this file instead of the output")
 	return c
-}
-
-func period(from, to string) url.Values {
-	q := url.Values{}
-	if from != "" {
-		q.Set("from", from)
-	}
-	if to != "" {
-		q.Set("to", to)
-	}
-	return q
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +17,8 @@ var documented = []string{"COUNTERFOIL_TOKEN", "COUNTERFOIL_SERVER", "COUNTERFOI
 
 const prefix = "COUNTERFOIL"
 
-// Load reads the file, lays the environment over it and opens the secrets it names. The error, if
-// any, is a Faults with everything that is wrong.
+// Load reads the file, lays the environment over it and opens the secrets it names. The error of a
+// file that could be read is a Faults with everything that is wrong.
 func Load(file string, env map[string]string) (*Config, error) { return load(file, env, true) }
 
 // LoadStructure is Load without the secret files, for commands that need none: keys can be made
@@ -28,15 +29,15 @@ func LoadStructure(file string, env map[string]string) (*Config, error) {
 
 func load(file string, env map[string]string, secrets bool) (*Config, error) {
 	if file == "" {
-		return nil, Faults{{What: "which configuration? give --config FILE"}}
+		return nil, errors.New("which configuration? give --config FILE")
 	}
 	path, err := filepath.Abs(file)
 	if err != nil {
-		return nil, Faults{{What: err.Error()}}
+		return nil, err
 	}
 	data, err := readFile(path)
 	if err != nil {
-		return nil, Faults{{What: fmt.Sprintf("cannot read the configuration: %s", err)}}
+		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	r := &reader{dir: filepath.Dir(path), env: map[string]string{}, asked: map[string]string{}}
 	for name, text := range env {
