@@ -21,6 +21,7 @@ func (r *Recipient) allowsAddress(s string) bool {
 		return false
 	}
 	for _, d := range r.Domains {
+		// A domain that cannot be read was refused at issue. In a permit made otherwise it allows nobody.
 		allowed, err := aLabels(d)
 		if err != nil {
 			continue
@@ -92,6 +93,7 @@ func aLabels(s string) (string, error) {
 	return ascii, nil
 }
 
+// lowerASCII is not strings.ToLower, which folds U+212A, the Kelvin sign, to k.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -120,7 +122,7 @@ func mixesScripts(label string) bool {
 	return !subset(scripts, "Han", "Hiragana", "Katakana") && !subset(scripts, "Han", "Hangul")
 }
 
-// scriptOf is "" for characters that belong to every script.
+// scriptOf is "" for characters that belong to every script. Latin is asked first because it is the usual one.
 func scriptOf(r rune) string {
 	if unicode.In(r, unicode.Common, unicode.Inherited) {
 		return ""

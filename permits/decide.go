@@ -5,10 +5,10 @@ type State struct {
 	NowMS            int64 // the database's clock
 	Revoked          bool
 	CreditsCommitted int64
-	CallsTotal       int64
-	ToolCalls        int64 // calls of this call's tool
+	CallsTotal       int64 // calls under this permit, running ones included
+	ToolCalls        int64 // those of this call's tool
 	ValueCommitted   int64
-	WalletAvailable  int64
+	WalletAvailable  int64 // deposited, less spent and held by all permits of the wallet
 	WalletFrozen     bool
 }
 
@@ -40,6 +40,7 @@ func (p *Permit) Decide(f Fit, price int64, s State) *Denial {
 	return nil
 }
 
+// decideTime also takes a permit that claims to be issued later than now as not yet valid: nobody can have issued it.
 func (p *Permit) decideTime(s State) *Denial {
 	// Seconds against whole seconds: floor(now) compares with nbf and exp as now itself does, without overflow.
 	now := s.NowMS / 1000
@@ -54,6 +55,7 @@ func (p *Permit) decideTime(s State) *Denial {
 	return nil
 }
 
+// decideCalls looks at the permit's own limit before the tool's, and needs one call of each.
 func (p *Permit) decideCalls(tool string, s State) *Denial {
 	l := p.Grant.Limits
 	if l.CallsTotal != nil {
@@ -69,6 +71,7 @@ func (p *Permit) decideCalls(tool string, s State) *Denial {
 	return nil
 }
 
+// decideValue denies what it cannot compare before it compares.
 func (p *Permit) decideValue(v *Value, s State) *Denial {
 	l := p.Grant.Limits.Value
 	if l == nil {
@@ -91,6 +94,7 @@ func (p *Permit) decideValue(v *Value, s State) *Denial {
 	return nil
 }
 
+// decideCredits asks the permit before the wallet, so that a permit that is used up says nothing about the wallet.
 func (p *Permit) decideCredits(price int64, s State) *Denial {
 	l := p.Grant.Limits
 	if l.CreditsPerCall != nil {

@@ -15,8 +15,8 @@ type pattern struct {
 }
 
 type segment struct {
-	any  bool
-	name string
+	any  bool   // "*"
+	name string // unescaped
 }
 
 // parsePattern refuses what a reader could take for more than it does: a bare name with a slash or tilde, and a star
@@ -79,6 +79,8 @@ func forbidden(patterns []string, args []byte) bool {
 	return false
 }
 
+// hasName reports whether any object in v, at any depth, has a member of that name. The depth of arguments is bounded
+// where they are decoded.
 func hasName(v any, name string) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -96,6 +98,8 @@ func hasName(v any, name string) bool {
 	return false
 }
 
+// hasPath follows a path from v. A star matches every member of an object and every element of an array; it matches
+// nothing in an empty one.
 func hasPath(v any, path []segment) bool {
 	if len(path) == 0 {
 		return true

@@ -25,6 +25,7 @@ func (p *Permit) Fit(t Tool, args []byte) Fit {
 	return f
 }
 
+// fitReason's cases are in the order of the verdicts.
 func (p *Permit) fitReason(t Tool, args []byte) Reason {
 	switch {
 	case t.Name == "" || !slices.Contains(p.Grant.Tools, t.Name):

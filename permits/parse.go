@@ -24,6 +24,7 @@ type Expect struct {
 	MaxLifetime time.Duration // AnyLifetime, or a positive number of seconds
 }
 
+// check keeps an empty setting from matching an empty claim.
 func (e Expect) check() error {
 	switch {
 	case len(e.Issuers) == 0 || slices.Contains(e.Issuers, ""):
@@ -139,6 +140,7 @@ func ParseClaims(payload []byte) (*Permit, error) {
 	return p, nil
 }
 
+// checkExpected compares strings as they are: an issuer URL has one spelling, and another is another issuer.
 func (p *Permit) checkExpected(e Expect) error {
 	var faults []string
 	if !slices.Contains(e.Issuers, p.Issuer) {

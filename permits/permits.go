@@ -47,9 +47,10 @@ const (
 // Permit is what a permit's claims say. Token is the text that was signed and SHA256 its hash in hex; both are
 // empty in a permit that has not been signed yet. A Permit is not changed after it was parsed.
 type Permit struct {
-	ID, Issuer, Audience         string
-	Wallet, Agent                string
-	IssuedAt, NotBefore, Expires int64 // Unix seconds
+	ID, Issuer, Audience string // jti, iss, aud
+	Wallet, Agent        string // sub, act.sub
+	// Unix seconds. The window is half open: NotBefore ≤ now < Expires.
+	IssuedAt, NotBefore, Expires int64
 	Scopes                       []string
 	Grant                        Grant
 	Token, SHA256                string
@@ -57,8 +58,10 @@ type Permit struct {
 
 // Grant is the permit's authorization detail. A nil slice, map or pointer is an absent member.
 type Grant struct {
-	Tools     []string
-	Limits    Limits
+	// Tools are exact catalogue names; there is no wildcard, so that a new tool is never granted by an old permit.
+	Tools  []string
+	Limits Limits
+	// DenyArgs are RFC 6901 pointers, in which "*" stands for one segment, and bare names that match at any depth.
 	DenyArgs  []string
 	Recipient *Recipient
 	Approval  *Approval
@@ -66,8 +69,9 @@ type Grant struct {
 
 // Limits are sums over the permit's whole life, but for those "per call". A nil limit is no limit.
 type Limits struct {
-	Credits        int64
-	CallsTotal     *int64
+	Credits    int64
+	CallsTotal *int64
+	// Calls limits single tools; one that is not in it has only CallsTotal.
 	Calls          map[string]int64
 	CreditsPerCall *int64
 	Value          *ValueLimit
@@ -79,19 +83,21 @@ type ValueLimit struct {
 	Total, PerCall *int64
 }
 
-// Recipient lists the domains that every address of a call must be in.
+// Recipient lists the domains that every address of a call must be in. They are kept as the issuer wrote them, U-labels
+// or A-labels, and compared as A-labels.
 type Recipient struct {
 	Domains    []string
-	Subdomains bool
+	Subdomains bool // every name below the domains as well
 }
 
 // Approval says which calls a person must approve first.
 type Approval struct {
 	Always    bool
-	ValueOver *int64
+	ValueOver *int64 // calls whose value is above this, or is not known
 }
 
-// Tool is what the catalogue says about a tool. Recipients holds pointers to the arguments that name recipients.
+// Tool is what the catalogue says about a tool. Recipients holds pointers to the arguments that name recipients; all of
+// them must be there in a call under a permit that limits recipients.
 type Tool struct {
 	Name       string
 	Scopes     []string

@@ -13,7 +13,9 @@ import (
 const maxToolChars = 128
 
 var (
-	idPattern       = regexp.MustCompile(`\A[a-z]{2,4}_[A-Za-z0-9._-]{1,64}\z`)
+	// Operators choose ids; they travel in URLs, headers and file names.
+	idPattern = regexp.MustCompile(`\A[a-z]{2,4}_[A-Za-z0-9._-]{1,64}\z`)
+	// Not only ISO 4217: credits of other systems and tokens are values as well. Compared exactly.
 	currencyPattern = regexp.MustCompile(`\A[A-Za-z0-9._-]{1,16}\z`)
 )
 
@@ -61,7 +63,7 @@ func (g Grant) checkLimits(f *faults) {
 	}
 }
 
-// validate is Validate for the claims around the grant as well.
+// validate is Validate for the claims around the grant as well. It holds for every permit, whoever issued it.
 func (p *Permit) validate() error {
 	var f faults
 	f.check(p.Issuer != "" && utf8.ValidString(p.Issuer), "iss must not be empty")
@@ -124,6 +126,7 @@ func (f *faults) amount(name string, n *int64) {
 	f.check(n == nil || (*n >= 0 && *n <= MaxInteger), "%s must be an integer from 0 to %d", name, MaxInteger)
 }
 
+// plainName keeps out what could not be shown in a log line or a table.
 func plainName(s string) bool {
 	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= maxToolChars && !strings.ContainsFunc(s, unicode.IsControl)
 }

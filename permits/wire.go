@@ -43,7 +43,7 @@ type wireValue struct {
 
 type wireRecipient struct {
 	Domains    []string `json:"domains"`
-	Subdomains bool     `json:"subdomains"`
+	Subdomains bool     `json:"subdomains"` // absent is false, and is written as false
 }
 
 type wireApproval struct {
@@ -51,6 +51,7 @@ type wireApproval struct {
 	ValueOver *int64 `json:"value_over"`
 }
 
+// missing names every absent claim at once: all are required, those that are integers too, where absent would be 0.
 func (w *wireClaims) missing() []string {
 	var faults []string
 	for _, m := range []struct {
@@ -75,6 +76,7 @@ func (w *wireClaims) missing() []string {
 	return faults
 }
 
+// grant returns the grant only if it is valid as a whole.
 func (w *wireGrant) grant() (Grant, error) {
 	if w.Limits == nil || w.Limits.Credits == nil {
 		return Grant{}, invalid([]string{"limits.credits is required"})
@@ -98,5 +100,8 @@ func (w *wireGrant) grant() (Grant, error) {
 	if a := w.Approval; a != nil {
 		g.Approval = &Approval{Always: a.Always, ValueOver: a.ValueOver}
 	}
-	return g, g.Validate()
+	if err := g.Validate(); err != nil {
+		return Grant{}, err
+	}
+	return g, nil
 }
