@@ -83,7 +83,7 @@ func (a account) reach(dir, advice string) error {
 		} else if err != nil {
 			return fmt.Errorf("look at %s: %w", part, err)
 		}
-		mode := uint32(st.Mode) & 0o777 //nolint:unconvert // Mode is 16 bits wide on macOS
+		mode := uint32(st.Mode) & 0o777 // 16 bits wide on macOS
 		if !a.enters(mode, int(st.Uid), int(st.Gid)) {
 			return fmt.Errorf("%s %w for user %s (%s is mode %04o)%s", dir, ErrUnreachable, a.name, part, mode, advice)
 		}

@@ -27,6 +27,8 @@ var (
 	ErrUnreachable = errors.New("is not reachable")
 	// ErrNoAccount means that the database's user is not in the passwd database.
 	ErrNoAccount = errors.New("has no passwd entry")
+	// ErrNotRunning means that no process serves the directory.
+	ErrNotRunning = errors.New("is not running")
 	// ErrDamaged means that the directory holds something that is not a complete cluster of ours.
 	ErrDamaged = errors.New("is not a complete cluster")
 )

@@ -198,12 +198,37 @@ func (s *Server) failure(what string) error {
 // the password: never log it.
 func (s *Server) URL() string { return s.url(database) }
 
-func (s *Server) url(name string) string {
+func (s *Server) url(name string) string { return connectionURL(s.run, s.cluster.password, name) }
+
+func connectionURL(run, password, name string) string {
 	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(owner, s.cluster.password), Path: "/" + name,
-		RawQuery: url.Values{"host": {s.run}, "port": {"5432"}, "sslmode": {"disable"}}.Encode(),
+		Scheme: "postgres", User: url.UserPassword(owner, password), Path: "/" + name,
+		RawQuery: url.Values{"host": {run}, "port": {"5432"}, "sslmode": {"disable"}}.Encode(),
 	}
 	return u.String()
+}
+
+// Running returns the URL of the server that another process runs in dir, for programs that work
+// beside it. Whether the server answers, the first connection tells.
+func Running(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	c := &cluster{Options: Options{Dir: dir}}
+	run := c.path(runName)
+	if target, err := os.Readlink(run); err == nil {
+		run = target
+	} else if real, err := filepath.EvalSymlinks(run); err == nil {
+		run = real
+	}
+	if _, err := os.Stat(run + socketName); err != nil {
+		return "", fmt.Errorf("PostgreSQL in %s %w: %w", dir, ErrNotRunning, err)
+	}
+	if err := c.loadPassword(false); err != nil {
+		return "", err
+	}
+	return connectionURL(run, c.password, database), nil
 }
 
 // Dir returns the absolute path of the server's directory.

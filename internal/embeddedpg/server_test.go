@@ -5,6 +5,7 @@ package embeddedpg_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -140,6 +141,9 @@ func TestLongDirectory(t *testing.T) {
 		t.Errorf("the socket's directory has mode %o", info.Mode().Perm())
 	}
 	execute(t, s, "select")
+	if got, err := embeddedpg.Running(dir); err != nil || got != s.URL() {
+		t.Errorf("Running: %v, or another URL", err)
+	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +174,24 @@ func TestStartIsBoundedByItsContext(t *testing.T) {
 	}
 	// Neither a process nor the lock is left.
 	start(t, embeddedpg.Options{Dir: dir})
+}
+
+// A second program works beside the owner of the directory.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	dir := cluster(t)
+	if _, err := embeddedpg.Running(dir); !errors.Is(err, embeddedpg.ErrNotRunning) {
+		t.Errorf("before the start: %v", err)
+	}
+	p := spawn(t, "serve", dir, nil)
+	p.up(t)
+	url, err := embeddedpg.Running(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tryExec(t.Context(), url, "select"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFailedStartShowsTheLog(t *testing.T) {

@@ -15,6 +15,9 @@ func Find(context.Context, Options) (binDir, version string, err error) {
 	return "", "", ErrUnsupported
 }
 
+// Running refuses: this system has no embedded server.
+func Running(string) (string, error) { return "", ErrUnsupported }
+
 // URL is empty.
 func (*Server) URL() string { return "" }
 

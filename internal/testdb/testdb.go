@@ -163,6 +163,9 @@ func openServer() (*server, error) {
 	defer cancel()
 	// A name of our own: with TEST_DATABASE_URL, several test binaries use one server at once.
 	srv := &server{admin: os.Getenv("TEST_DATABASE_URL"), template: "counterfoil_test_" + strings.ToLower(rand.Text()[:10])}
+	if srv.admin != "" && !strings.HasPrefix(srv.admin, "postgres") {
+		return nil, errors.New("TEST_DATABASE_URL is no postgres:// URL")
+	}
 	if srv.admin == "" {
 		own, err := startThrowaway(ctx)
 		if err != nil {

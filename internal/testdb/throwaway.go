@@ -166,11 +166,11 @@ func cachePlace(ctx context.Context) (string, error) {
 	}
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", nil //nolint:nilerr // a user without a home is no fault
+		return "", nil // a user without a home is no fault
 	}
 	base = filepath.Join(base, "counterfoil", "testdb")
 	if err := os.MkdirAll(base, 0o700); err != nil {
-		return "", nil //nolint:nilerr // a home that cannot be written, likewise
+		return "", nil // nor is a home that cannot be written
 	}
 	sum := sha256.Sum256([]byte(bin))
 	return filepath.Join(base, version+"-"+hex.EncodeToString(sum[:4])), nil
