@@ -72,7 +72,8 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("run", a.demoCommand(), a.serveCommand(), a.checkCommand(), a.migrateCommand(), a.keysCommand())
+	add("run", a.demoCommand(), a.serveCommand(), a.checkCommand(), a.migrateCommand(), a.keysCommand(),
+		a.fsckCommand(), a.benchCommand())
 	add("operate", a.agentCommand(), a.walletCommand(), a.permitCommand(), a.toolCommand(),
 		a.operationCommand(), a.receiptCommand())
 	root.AddCommand(a.versionCommand())
