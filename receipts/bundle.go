@@ -63,7 +63,7 @@ func (b *Bundle) JSON() []byte {
 		MediaType: MediaType, Receipt: b.Receipt, Related: b.Related, Permit: b.Permit,
 		Keys: b.hints(), Proof: b.Proof,
 	}
-	if b.Content != nil {
+	if b.Content != nil && (b.Content.Arguments != nil || b.Content.Result != nil) {
 		w.Content = &wireContent{Arguments: encode(b.Content.Arguments), Result: encode(b.Content.Result)}
 	}
 	return w.append(nil)
@@ -151,8 +151,8 @@ func decodeBundle(data []byte) (*wireBundle, error) {
 	if !bytes.Equal(canonical, w.append(make([]byte, 0, len(canonical)))) {
 		return nil, fmt.Errorf("%w: a member is missing, or null or empty where it must not be", ErrBundle)
 	}
-	if w.Receipt == "" || w.Permit == "" {
-		return nil, fmt.Errorf("%w: an empty token", ErrBundle)
+	if w.Receipt == "" || w.Permit == "" || w.Content != nil && *w.Content == (wireContent{}) {
+		return nil, fmt.Errorf("%w: an empty token or content", ErrBundle)
 	}
 	return w, nil
 }
@@ -184,9 +184,8 @@ func scanBundle(data []byte) (*wireBundle, bool) {
 	if s.failed || s.rest != "" || w.MediaType != MediaType || w.Permit == "" || w.Receipt == "" {
 		return nil, false
 	}
-	// ParseHints will see whether the keys are JSON, but not whether they are one
-	// spelling of it: two members of the bundle could hide in them otherwise.
-	return w, bytes.HasPrefix(w.Keys, []byte(`{"keys":[`)) && bytes.Equal(data, w.append(make([]byte, 0, len(data))))
+	// The keys may be spelled in any way: ParseHints will find one JSON value in them.
+	return w, bytes.Equal(data, w.append(make([]byte, 0, len(data))))
 }
 
 func encode(data []byte) *string {

@@ -1,0 +1,125 @@
+package receipts_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"counterfoil/receipts"
+)
+
+// replaced returns the sample's payload with one part of its text exchanged.
+func replaced(t *testing.T, old, with string) []byte {
+	t.Helper()
+	payload := string(sample().AppendPayload(nil))
+	if strings.Count(payload, old) != 1 {
+		t.Fatalf("%q is not once in %s", old, payload)
+	}
+	return []byte(strings.Replace(payload, old, with, 1))
+}
+
+// Numbers are those of the negative tests in the format's reference.
+func TestParseClaimsRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, old, with string }{
+		{"22 duplicate, top", `,"iat":`, `,"iss":"x","iat":`},
+		{"22 duplicate, nested", `"credits":{`, `"credits":{"charged":5,`},
+		{"23 folded name", `"iss":`, `"ISS":"x","iss":`},
+		{"23 folded name alone", `"iss":`, `"Iss":`},
+		{"23 long s", `"iss":`, `"iſs":"x","iss":`},
+		{"23 kelvin", `"key_source":"context"`, `"key_source":"context","Key_source":"x"`},
+		{"24 trailing object", `,"v":1}`, `,"v":1}{}`},
+		{"24 trailing garbage", `,"v":1}`, `,"v":1}x`},
+		{"24 byte order mark", `{"act":`, "\ufeff" + `{"act":`},
+		{"31 bad UTF-8", `"iss":"http`, "\"iss\":\"\xff"},
+		{"31 lone surrogate", `"iss":"http`, `"iss":"\ud800`},
+		{"33 fraction", `"charged":5`, `"charged":5.0`},
+		{"33 exponent", `"charged":5`, `"charged":5e0`},
+		{"33 negative", `"charged":5`, `"charged":-5`},
+		{"33 negative zero", `"charged":5`, `"charged":-0`},
+		{"33 2^53", `"charged":5`, `"charged":9007199254740992`},
+		{"33 2^63", `"charged":5`, `"charged":9223372036854775808`},
+		{"33 string", `"charged":5`, `"charged":"5"`},
+		{"33 leading zero", `"charged":5`, `"charged":05`},
+		{"unknown member, top", `,"v":1}`, `,"v":1,"x":1}`},
+		{"unknown member, nested", `"credits":{`, `"credits":{"currency":"EUR",`},
+		{"missing member", `"iss":"http://127.0.0.1:8080",`, ``},
+		{"missing nested member", `,"charged":5`, ``},
+		{"missing result", `,"res":{"bytes":99,"sha256":"` + hash("e") + `"}`, ``},
+		{"missing ledger", `,"ledger":{"entry":"txn_01"}`, ``},
+		{"null for an absent reason", `,"outcome":`, `,"reason":null,"outcome":`},
+		{"null for a number", `"charged":5`, `"charged":null`},
+		{"empty ledger", `{"entry":"txn_01"}`, `{}`},
+		{"empty reason", `,"outcome":`, `,"reason":"","outcome":`},
+		{"scrubbed false", `"bytes":99`, `"bytes":99,"scrubbed":false`},
+		{"unknown outcome", `"outcome":"succeeded"`, `"outcome":"fine"`},
+		{"unknown reason", `"outcome":"succeeded"`, `"outcome":"failed","reason":"because"`},
+		{"hash in capitals", hash("c"), hash("C")},
+		{"short hash", hash("c"), hash("c")[1:]},
+		{"prev absent after 1", hash("f"), ``},
+		{"prev at 1", `"seq":2`, `"seq":1`},
+		{"number 0", `"seq":2`, `"seq":0`},
+		{"id without prefix", `"rcp_01"`, `"01"`},
+		{"empty issuer", `"http://127.0.0.1:8080"`, `""`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			payload := replaced(t, tc.old, tc.with)
+			if c, err := receipts.ParseClaims(payload); !errors.Is(err, receipts.ErrClaims) {
+				t.Errorf("ParseClaims(%s) = %v, %v; want ErrClaims", payload, c, err)
+			}
+		})
+	}
+}
+
+func TestParseClaimsRefusesOtherValues(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
+	for _, payload := range []string{
+		``, ` `, `null`, `[]`, `"receipt"`, `1`, `{}`, `{"v":1}`, deep, `{"v":` + deep + `}`,
+	} {
+		if _, err := receipts.ParseClaims([]byte(payload)); !errors.Is(err, receipts.ErrClaims) {
+			t.Errorf("ParseClaims(%.40s) = %v, want ErrClaims", payload, err)
+		}
+	}
+}
+
+// A newer receipt may look quite different; it is not a wrong one.
+func TestParseClaimsTellsAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{`{"v":2}`, `{"v":2,"act":7}`, string(replaced(t, `"v":1`, `"v":2`))} {
+		if _, err := receipts.ParseClaims([]byte(payload)); !errors.Is(err, receipts.ErrVersion) {
+			t.Errorf("ParseClaims(%.60s) = %v, want ErrVersion", payload, err)
+		}
+	}
+}
+
+func TestParseClaimsTakesMembersInAnyOrder(t *testing.T) {
+	t.Parallel()
+	payload := strings.TrimSuffix(string(replaced(t, `"act":{"sub":"agt_1"},`, ``)), "}") + ` , "act": {"sub":"agt_1"} }`
+	if _, err := receipts.ParseClaims([]byte(payload)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReasonsAreTheContractsOnce(t *testing.T) {
+	t.Parallel()
+	reasons := receipts.Reasons()
+	if got, want := len(reasons), 54; got != want {
+		t.Errorf("%d reasons, want %d", got, want)
+	}
+	slices.Sort(reasons)
+	if unique := slices.Compact(slices.Clone(reasons)); len(unique) != len(reasons) {
+		t.Error("a reason is listed twice")
+	}
+}
+
+func TestSigningInputHasALimit(t *testing.T) {
+	t.Parallel()
+	c := sample()
+	c.Tool = strings.Repeat("x", receipts.MaxSigningInput)
+	if _, err := receipts.SigningInput("kid", c); !errors.Is(err, receipts.ErrTooLong) {
+		t.Errorf("SigningInput = %v, want ErrTooLong", err)
+	}
+}
