@@ -47,6 +47,9 @@ func newCatalogue(cfg Config, m *Metrics, log *slog.Logger) (*catalogue, map[str
 		if clients[u.Name] != nil {
 			return nil, clients, fmt.Errorf("upstream %s is configured twice", u.Name)
 		}
+		if u.Logger == nil {
+			u.Logger = log
+		}
 		client, err := upstream.New(u)
 		if err != nil {
 			return nil, clients, fmt.Errorf("upstream %s: %w", u.Name, err)
