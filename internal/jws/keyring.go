@@ -37,16 +37,19 @@ type Keyring struct {
 // OpenKeyring reads an existing directory. A key that should sign but cannot be read is an error.
 func OpenKeyring(dir string) (*Keyring, error) {
 	k := &Keyring{dir: dir}
-	return k, k.Reload()
+	if err := k.Reload(); err != nil {
+		return nil, err
+	}
+	return k, nil
 }
 
 // CreateMissing makes the directory (mode 0700) and an active key for each purpose that has none, and
 // returns the keyring and the keys it made. It replaces nothing.
 func CreateMissing(dir string, now time.Time) (*Keyring, []Key, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make key directory: %w", err)
-	}
 	k := &Keyring{dir: dir}
+	if err := k.begin(); err != nil {
+		return nil, nil, err
+	}
 	var made []Key
 	err := k.change(func(keys []Key) ([]Key, error) {
 		for _, p := range []Purpose{PurposeReceipt, PurposePermit, PurposeCheckpoint} {
@@ -135,27 +138,22 @@ func (k *Keyring) Reload() error {
 	if err != nil {
 		return err
 	}
-	private := map[string]Signer{}
-	for _, key := range public.Keys() {
-		if key.Status == StatusRevoked {
-			continue
-		}
-		signer, err := k.readPrivate(key)
-		if errors.Is(err, fs.ErrNotExist) && key.Status == StatusRetired {
-			continue // may be destroyed once nothing waits for it
-		}
-		if err != nil {
-			return err
-		}
-		private[key.ID] = signer
+	private, err := k.readPrivates(public)
+	if err != nil {
+		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.public, k.private = public, private
+	k.set(public, private)
 	return nil
 }
 
-// change applies edit to the keys on disk, writes them and reloads, under the lock of the directory.
+func (k *Keyring) set(public KeySet, private map[string]Signer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.public, k.private = public, private
+}
+
+// change applies edit to the keys on disk under the lock of the directory. Nothing is written if the
+// directory would not load afterwards.
 func (k *Keyring) change(edit func([]Key) ([]Key, error)) error {
 	unlock, err := lockDir(k.dir)
 	if err != nil {
@@ -163,7 +161,7 @@ func (k *Keyring) change(edit func([]Key) ([]Key, error)) error {
 	}
 	defer unlock()
 	public, err := k.readState()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	keys, err := edit(public.Keys())
@@ -173,10 +171,43 @@ func (k *Keyring) change(edit func([]Key) ([]Key, error)) error {
 	if public, err = NewKeySet(keys...); err != nil {
 		return err
 	}
+	private, err := k.readPrivates(public)
+	if err != nil {
+		return err
+	}
 	if err := replaceFile(filepath.Join(k.dir, stateFile), public.JWKS()); err != nil {
 		return fmt.Errorf("write key list: %w", err)
 	}
-	return k.Reload()
+	k.set(public, private)
+	return nil
+}
+
+// begin makes the directory and an empty key list. The list comes before the first key, so private
+// keys without a list mean that the list was lost, and with it what has been published.
+func (k *Keyring) begin() error {
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return fmt.Errorf("make key directory: %w", err)
+	}
+	unlock, err := lockDir(k.dir)
+	if err != nil {
+		return fmt.Errorf("lock key directory: %w", err)
+	}
+	defer unlock()
+	list := filepath.Join(k.dir, stateFile)
+	if _, err := os.Lstat(list); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, err := os.ReadDir(k.dir)
+	if err != nil {
+		return fmt.Errorf("read key directory: %w", err)
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == ".pem" }) {
+		return fmt.Errorf("%w: %s is gone, but private keys are there: restore it, or move them away", ErrKey, list)
+	}
+	if err := replaceFile(list, KeySet{}.JWKS()); err != nil {
+		return fmt.Errorf("write key list: %w", err)
+	}
+	return nil
 }
 
 func (k *Keyring) readState() (KeySet, error) {
@@ -200,6 +231,25 @@ func (k *Keyring) readState() (KeySet, error) {
 		single[slot] = true
 	}
 	return public, nil
+}
+
+// readPrivates reads the private keys of all that may sign.
+func (k *Keyring) readPrivates(public KeySet) (map[string]Signer, error) {
+	private := map[string]Signer{}
+	for _, key := range public.Keys() {
+		if key.Status == StatusRevoked {
+			continue
+		}
+		signer, err := k.readPrivate(key)
+		if errors.Is(err, fs.ErrNotExist) && key.Status == StatusRetired {
+			continue // may be destroyed once nothing waits for it
+		}
+		if err != nil {
+			return nil, err
+		}
+		private[key.ID] = signer
+	}
+	return private, nil
 }
 
 func (k *Keyring) readPrivate(key Key) (Signer, error) {
