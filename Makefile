@@ -1,0 +1,56 @@
+# Thin on purpose: each target is one command that you could type.
+#
+#   make demo              everything in one process tree; ARGS=--once to end after the proof
+#   make test              all tests; they start the databases they need
+#   make check             what a reviewer would complain about: format, vet, lint, tidy
+#   make race fuzz crash   the slower tests
+#   make bench             measures this machine; ARGS=--json
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=.ci/tools.mod
+ARGS     ?=
+FUZZTIME ?= 20s
+
+.PHONY: demo build test race fuzz crash bench vectors check fmt-check vet lint tidy-check fmt
+
+demo:
+	$(GO) run ./cmd/counterfoil demo $(ARGS)
+
+build:
+	$(GO) build ./...
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race -shuffle=on -count=1 -timeout=30m ./...
+
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+crash:
+	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
+
+bench:
+	$(GO) run ./cmd/counterfoil bench $(ARGS)
+
+# Everything that was signed or hashed once must stay readable: the files under testdata, read again.
+vectors:
+	$(GO) test -count=1 -run='Vector|Seeds|Golden|Fuzz' ./internal/canon ./internal/jws ./permits ./receipts/... ./verify
+
+check: fmt-check vet lint tidy-check
+
+fmt-check:
+	@out="$$($(TOOL) gofumpt -l -modpath counterfoil .)" && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(TOOL) golangci-lint run
+
+tidy-check:
+	$(GO) mod tidy -diff
+
+fmt:
+	$(TOOL) gofumpt -w -modpath counterfoil .
