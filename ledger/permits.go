@@ -6,15 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"counterfoil/internal/canon"
 	"counterfoil/internal/jws"
 	"counterfoil/permits"
 	"counterfoil/sql"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -164,30 +161,12 @@ func storedPermit(token string) (*permits.Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	var w struct {
-		Issuer    string            `json:"iss"`
-		Audience  string            `json:"aud"`
-		Wallet    string            `json:"sub"`
-		Actor     map[string]string `json:"act"`
-		ID        string            `json:"jti"`
-		IssuedAt  int64             `json:"iat"`
-		NotBefore int64             `json:"nbf"`
-		Expires   int64             `json:"exp"`
-		Scope     string            `json:"scope"`
-		Details   []jsontext.Value  `json:"authorization_details"`
-	}
-	if err := canon.Decode(guarded.Payload, &w); err != nil {
+	p, err := permits.ParseClaims(guarded.Payload)
+	if err != nil {
 		return nil, err
 	}
-	if len(w.Details) != 1 {
-		return nil, fmt.Errorf("%w: not one grant", permits.ErrInvalid)
-	}
-	grant, err := permits.ParseGrant(w.Details[0])
-	return &permits.Permit{
-		ID: w.ID, Issuer: w.Issuer, Audience: w.Audience, Wallet: w.Wallet, Agent: w.Actor["sub"],
-		IssuedAt: w.IssuedAt, NotBefore: w.NotBefore, Expires: w.Expires, Scopes: strings.Fields(w.Scope), Grant: grant,
-		Token: token, SHA256: hexSHA256([]byte(token)),
-	}, err
+	p.Token, p.SHA256 = token, hexSHA256([]byte(token))
+	return p, nil
 }
 
 func nullable(s string) *string {

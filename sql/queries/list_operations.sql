@@ -10,6 +10,6 @@ left join late_results l on l.wallet_id = o.wallet_id and l.operation_id = o.id
 where ($1::uuid is null or o.id = $1) and o.id > $2
     and ($3::text[] is null or o.wallet_id = any($3))
     and ($4::text is null or o.agent_id = $4) and ($5::text is null or o.permit_id = $5)
-    and ($6::text is null or ($6 = 'dispatching') = (r.id is null))
+    and ($6::text is null or $6 = case when r.id is null then 'dispatching' else 'finished' end)
 order by o.id
 limit $7
