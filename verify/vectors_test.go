@@ -35,7 +35,7 @@ func (v vector) text() []byte {
 	return fmt.Appendf(nil, "expect: %s\nexit: %d\ncomment: %s\n\n%s", v.expect, v.exit, v.says, v.body)
 }
 
-func readVector(t *testing.T, name string) vector {
+func readVector(t testing.TB, name string) vector {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(vectorDir, name+".txt"))
 	if err != nil {
