@@ -2,9 +2,13 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
+
+// errLoad is what those who wait get when a load did not come back.
+var errLoad = errors.New("a shared read was broken off")
 
 // loadPatience bounds one load; it outlives the caller that began it.
 const loadPatience = 10 * time.Second
@@ -61,14 +65,20 @@ func (c *cache[K, V]) entry(now time.Time, key K) (*cached[V], bool) {
 func (c *cache[K, V]) fill(ctx context.Context, now time.Time, key K, e *cached[V], load func(context.Context) (V, time.Duration, error)) {
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadPatience)
 	defer cancel()
-	value, ttl, err := load(detached)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.value, e.err, e.until = value, err, now.Add(ttl)
-	if err != nil && c.entries[key] == e {
-		delete(c.entries, key)
-	}
-	close(e.ready)
+	var value V
+	var ttl time.Duration
+	err := errLoad
+	// Deferred, so that a load that panics leaves nobody waiting.
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		e.value, e.err, e.until = value, err, now.Add(ttl)
+		if err != nil && c.entries[key] == e {
+			delete(c.entries, key)
+		}
+		close(e.ready)
+	}()
+	value, ttl, err = load(detached)
 }
 
 // reset forgets everything, so that a change made by this process is seen at once. A load that is under way

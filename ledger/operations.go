@@ -61,7 +61,12 @@ func (l *Ledger) Operations(ctx context.Context, f OperationFilter, after string
 	if err != nil {
 		return nil, err
 	}
-	rows, err := l.pool.Query(ctx, sql.Query("list_operations"), nil, pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), nullable(f.State), limit)
+	var rows pgx.Rows
+	if f.State == StateDispatching {
+		rows, err = l.pool.Query(ctx, sql.Query("list_open_operations"), pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), limit)
+	} else {
+		rows, err = l.pool.Query(ctx, sql.Query("list_operations"), nil, pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), nullable(f.State), limit)
+	}
 	if err != nil {
 		return nil, coldError("list operations", err)
 	}

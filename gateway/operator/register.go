@@ -31,7 +31,19 @@ type route struct {
 func Register(g *gateway.Gateway) {
 	a := &api{g: g, ledger: g.Ledger(), check: newValidator()}
 	for _, r := range a.routes() {
-		g.Echo().Add(r.method, r.path, r.handler, r.may)
+		g.Echo().Add(r.method, r.path, r.handler, r.may, a.plausible)
+	}
+}
+
+// plausible answers a path whose parameters cannot be ids before the store is asked.
+func (a *api) plausible(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		for _, value := range c.ParamValues() {
+			if !idPattern.MatchString(value) {
+				return a.problem(c, ledger.ErrNotFound)
+			}
+		}
+		return next(c)
 	}
 }
 

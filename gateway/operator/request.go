@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -190,6 +192,9 @@ func query(c echo.Context, names ...string) (url.Values, error) {
 		}
 		if len(values) != 1 || values[0] == "" {
 			return nil, invalid("The query parameter %q must be given once, with a value.", name)
+		}
+		if !utf8.ValidString(values[0]) || strings.ContainsFunc(values[0], unicode.IsControl) {
+			return nil, invalid("The query parameter %q is not plain text.", name)
 		}
 	}
 	return q, nil

@@ -103,6 +103,13 @@ func TestTransportRefusals(t *testing.T) {
 	}
 	b.refused(t, 413, "request_too_large", "POST", "/v1/wallets", `{"name":"`+strings.Repeat("x", 1<<20)+`"}`)
 	b.refused(t, 404, "not_found", "GET", "/v1/nothing", "")
+	// What no store takes is not asked of it.
+	for _, path := range []string{"/v1/agents/%00", "/v1/wallets/a%ffb", "/v1/permits/" + strings.Repeat("x", 5000)} {
+		b.refused(t, 404, "not_found", "GET", path, "")
+	}
+	for _, path := range []string{"/v1/operations?wallet=%00", "/v1/wallets?after=%ff", "/v1/permits?agent=a%0ab"} {
+		b.refused(t, 400, "invalid_request", "GET", path, "")
+	}
 	b.must(t, 405, "PUT", "/v1/wallets", `{}`)
 }
 
