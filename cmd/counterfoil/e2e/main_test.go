@@ -1,0 +1,50 @@
+// Package e2e_test holds the programs to their contract from outside: each gateway is a process of the
+// built binary, each call is raw HTTP or a stock client's, and each test ends with the program's own fsck.
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"counterfoil/internal/testdb"
+)
+
+// programs is the directory of the built binaries. TestMain and the tests share nothing else.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "counterfoil-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "-buildvcs=false",
+		"counterfoil/cmd/counterfoil", "counterfoil/cmd/counterfoil-verify")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
+		return 1
+	}
+	programs = dir
+	return testdb.Runner(m).Run()
+}
+
+// program runs a built binary, and gives its exit status and what it printed.
+func program(t *testing.T, name string, args ...string) (status int, output string) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(programs, name), args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	if exit != nil {
+		status = exit.ExitCode()
+	}
+	return status, string(out)
+}

@@ -1,0 +1,133 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"counterfoil/cmd/paytool/paytool"
+)
+
+// tool is paytool behind a door that can keep its answers back: a call that is kept has acted already.
+type tool struct {
+	server *httptest.Server
+	inner  *paytool.Handler
+
+	mu   sync.Mutex
+	kept map[string]chan struct{} // by a text in the request; guarded by mu
+}
+
+func newTool(t *testing.T) *tool {
+	t.Helper()
+	inner, err := paytool.New(paytool.Options{
+		Journal: filepath.Join(t.TempDir(), "journal.jsonl"), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatalf("start paytool: %v", err)
+	}
+	up := &tool{inner: inner, kept: map[string]chan struct{}{}}
+	up.server = httptest.NewServer(up)
+	t.Cleanup(func() {
+		up.letAllGo()
+		up.server.CloseClientConnections()
+		up.server.Close()
+		if err := inner.Close(); err != nil {
+			t.Errorf("close paytool: %v", err)
+		}
+	})
+	return up
+}
+
+func (up *tool) url() string { return up.server.URL + "/mcp" }
+
+func (up *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	gate := up.gateFor(body)
+	if gate == nil {
+		up.inner.ServeHTTP(w, r)
+		return
+	}
+	answer := httptest.NewRecorder()
+	up.inner.ServeHTTP(answer, r)
+	select {
+	case <-gate:
+	case <-r.Context().Done():
+		return
+	}
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+func (up *tool) gateFor(body []byte) chan struct{} {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	for text, gate := range up.kept {
+		if bytes.Contains(body, []byte(text)) {
+			return gate
+		}
+	}
+	return nil
+}
+
+// keep holds back the answers to requests that contain a text, until the returned function is called.
+func (up *tool) keep(text string) (release func()) {
+	gate := make(chan struct{})
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	up.kept[text] = gate
+	return func() {
+		up.mu.Lock()
+		defer up.mu.Unlock()
+		if up.kept[text] == gate {
+			delete(up.kept, text)
+			close(gate)
+		}
+	}
+}
+
+func (up *tool) letAllGo() {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	for text, gate := range up.kept {
+		delete(up.kept, text)
+		close(gate)
+	}
+}
+
+// effect is a line of the tool's own journal.
+type effect struct {
+	Tool      string
+	Key       string
+	Arguments json.RawMessage
+}
+
+// effects are what was done so far with arguments that contain a text, as the tool's journal says over HTTP.
+func (up *tool) effects(t *testing.T, text string) []effect {
+	t.Helper()
+	resp, err := http.Get(up.server.URL + "/journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var journal struct{ Effects []effect }
+	if err := json.NewDecoder(resp.Body).Decode(&journal); err != nil {
+		t.Fatalf("read the tool's journal: %v", err)
+	}
+	return slices.DeleteFunc(journal.Effects, func(e effect) bool { return !strings.Contains(string(e.Arguments), text) })
+}
