@@ -34,6 +34,22 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*d
 	return &database{url: server.URL(), server: server}, nil
 }
 
+// joinDatabase works beside a gateway that runs: the server that it has started is used, and left running.
+// Without one it starts its own, as openDatabase does.
+func joinDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*database, error) {
+	if !cfg.Database.Embedded() {
+		return openDatabase(ctx, cfg, log)
+	}
+	url, err := embeddedpg.Running(cfg.Database.EmbeddedDir)
+	if errors.Is(err, embeddedpg.ErrNotRunning) {
+		return openDatabase(ctx, cfg, log)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("join the embedded database: %w", err)
+	}
+	return &database{url: url}, nil
+}
+
 // close stops the embedded server, after everything that uses it has let go.
 func (d *database) close() error {
 	if d.server == nil {

@@ -44,7 +44,7 @@ func (a *app) fsck(ctx context.Context, file string, asJSON bool) (err error) {
 	if err != nil {
 		return unclear(err)
 	}
-	db, err := openDatabase(ctx, cfg, logger(a.errOut, cfg.Log))
+	db, err := joinDatabase(ctx, cfg, logger(a.errOut, cfg.Log))
 	if err != nil {
 		return unclear(err)
 	}
