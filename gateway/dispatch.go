@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -121,7 +122,11 @@ func (g *Gateway) dispatch(t *entry, granted *ledger.Granted, r Request) *ledger
 		a = g.callOnce(ctx, t, granted, r)
 	}
 	if a.Outcome != receipts.Succeeded {
-		g.log.Warn("a call did not succeed", "operation", granted.ID, "tool", t.Name, "outcome", a.Outcome, "reason", a.Reason, "note", a.Note)
+		level := slog.LevelInfo
+		if a.Outcome == receipts.Uncertain {
+			level = slog.LevelWarn // a person will have to look
+		}
+		g.log.Log(ctx, level, "a call did not succeed", "operation", granted.ID, "tool", t.Name, "outcome", a.Outcome, "reason", a.Reason, "note", a.Note)
 	}
 	return settlementOf(t, granted, a)
 }

@@ -12,6 +12,7 @@ var (
 	IdentityName = identityName
 	WithText     = withText
 	RequestHash  = requestHash
+	Credential   = credential
 )
 
 // Mirrored returns a definition as it would be listed, its property names and

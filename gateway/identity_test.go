@@ -53,6 +53,19 @@ func TestIdentityName(t *testing.T) {
 	}
 }
 
+func TestEveryReservedName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"operation_key", "idempotency_key", "callId", "call_id", "tool_use_id", "toolUseId", "_meta", "mcpContext", "permit_id", "wallet_id",
+	} {
+		for _, args := range []string{`{"` + name + `":1}`, `{"a":{"b":[[{"` + name + `":{}}]]}}`} {
+			if got := gateway.IdentityName([]byte(args), nil); got != name {
+				t.Errorf("%s: found %q", args, got)
+			}
+		}
+	}
+}
+
 func TestRequestHashIsOfTheCanonicalForm(t *testing.T) {
 	t.Parallel()
 	whole, err := canon.Canonical([]byte(`{"tool":"pay \"<é>\"","arguments":{"b":1.0,"a":["x"]},"wallet":"wal_1","permit":"prm_1","agent":"agt_1"}`))

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"counterfoil/gateway"
+	"counterfoil/internal/apitest"
 	"counterfoil/receipts"
 )
 
@@ -42,6 +43,20 @@ func TestProblemsAreTheContractsReasons(t *testing.T) {
 	slices.Sort(rows)
 	if diff := cmp.Diff(known, rows); diff != "" {
 		t.Errorf("reasons (-receipts +table):\n%s", diff)
+	}
+}
+
+func TestProblemsAreTheOpenAPIReasons(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	for _, p := range gateway.Problems() {
+		rows = append(rows, string(p.Reason))
+	}
+	enum := apitest.Load(t).Enum("Reason")
+	slices.Sort(rows)
+	slices.Sort(enum)
+	if diff := cmp.Diff(enum, rows); diff != "" {
+		t.Errorf("reasons (-openapi.yaml +table):\n%s", diff)
 	}
 }
 

@@ -166,14 +166,19 @@ func plainWords(outcome receipts.Outcome, reason receipts.Reason, d *permits.Det
 	case charged == 0:
 		text += " No credits were charged."
 	case outcome == receipts.Uncertain:
-		text += " " + credits(charged) + " stay charged until a person has settled what happened."
+		text += " Charged for now, until a person has settled what happened: " + credits(charged) + "."
 	default:
-		text += " " + credits(charged) + " were charged."
+		text += " Charged: " + credits(charged) + "."
 	}
 	return text + " " + adviceWords(p.Retry)
 }
 
-func credits(n int64) string { return strconv.FormatInt(n, 10) + " credits" }
+func credits(n int64) string {
+	if n == 1 {
+		return "1 credit"
+	}
+	return strconv.FormatInt(n, 10) + " credits"
+}
 
 func adviceWords(r Retry) string {
 	switch r {

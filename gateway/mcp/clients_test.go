@@ -34,7 +34,7 @@ func TestOfficialClientListsAndCalls(t *testing.T) {
 		client := sdk.NewClient(&sdk.Implementation{Name: "c", Version: "1"}, &sdk.ClientOptions{MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, Capabilities: &sdk.ClientCapabilities{}})
 		transport := &sdk.StreamableClientTransport{
 			Endpoint: h.base + "/mcp", MaxRetries: -1, DisableStandaloneSSE: true,
-			HTTPClient: &http.Client{Transport: keyedTransport{h.client.Transport, map[string]string{"Authorization": "Bearer " + keyOne, "Idempotency-Key": "sdk-" + revision}}},
+			HTTPClient: &http.Client{Transport: keyedTransport{h.plain.Transport, map[string]string{"Authorization": "Bearer " + keyOne, "Idempotency-Key": "sdk-" + revision}}},
 		}
 		session, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: revision})
 		if err != nil {

@@ -312,7 +312,7 @@ func (h *house) request(method, path string) *http.Response {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	resp, err := h.client.Do(req)
+	resp, err := h.plain.Do(req)
 	if err != nil {
 		h.t.Fatal(err)
 	}

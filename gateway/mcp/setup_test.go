@@ -22,6 +22,7 @@ import (
 	"counterfoil/gateway"
 	"counterfoil/gateway/mcp"
 	"counterfoil/gateway/upstream"
+	"counterfoil/internal/apitest"
 	"counterfoil/internal/jws"
 	"counterfoil/internal/testdb"
 	"counterfoil/ledger"
@@ -113,13 +114,15 @@ type house struct {
 	tool   *tool
 	config gateway.Config
 	log    *bytes.Buffer
+	spec   *apitest.Spec
 	locked *slog.Logger
 
 	gateway *gateway.Gateway
 	ledger  *ledger.Ledger
 	metrics *prometheus.Registry
 	base    string
-	client  *http.Client
+	client  *http.Client // checks every answer against openapi.yaml
+	plain   *http.Client
 	stop    func() error
 }
 
@@ -132,7 +135,7 @@ func newHouse(t *testing.T, options ...option) *house {
 		t.Fatal(err)
 	}
 	u := newTool(t)
-	h := &house{t: t, url: testdb.New(t), keys: keys, tool: u, log: &bytes.Buffer{}}
+	h := &house{t: t, url: testdb.New(t), keys: keys, tool: u, log: &bytes.Buffer{}, spec: apitest.Load(t)}
 	h.locked = slog.New(slog.NewTextHandler(&lockedWriter{w: h.log}, nil))
 	h.config = gateway.Config{
 		Issuer: issuer, Version: "test", MaxPermitLifetime: 366 * 24 * time.Hour, OperatorToken: "operator-token", ApproverToken: "approver-token",
@@ -190,7 +193,8 @@ func (h *house) serve() {
 		h.t.Fatal(err)
 	}
 	h.base = "http://" + l.Addr().String()
-	h.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 600}, Timeout: time.Minute}
+	h.plain = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 600}, Timeout: time.Minute}
+	h.client = &http.Client{Transport: h.spec.Transport(h.t, h.plain.Transport), Timeout: time.Minute}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.gateway.Serve(ctx, l, 20*time.Second) }()
@@ -206,7 +210,7 @@ func (h *house) serve() {
 }
 
 func (h *house) close() {
-	h.client.CloseIdleConnections()
+	h.plain.CloseIdleConnections()
 	if err := h.stop(); err != nil {
 		h.t.Errorf("serve: %v", err)
 	}
