@@ -222,7 +222,9 @@ func result(conn net.Conn, id, value string) bool {
 	return respond(conn, 200, "application/json", rpcResult(id, value))
 }
 
-func rpcResult(id, value string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":` + value + `}` }
+func rpcResult(id, value string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + value + `}`
+}
 
 func rpcError(id string, code int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no","data":{"x":1}}}`, id, code)

@@ -118,7 +118,9 @@ func TestSDKTools(t *testing.T) {
 			}
 			// A tool that comes later is mirrored once it has been listed.
 			server.AddTool(&mcp.Tool{Name: "later", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer","x-mcp-header":"A"}}}`)},
-				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return &mcp.CallToolResult{}, nil })
+				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{}, nil
+				})
 			if tools, err = c.Tools(t.Context()); err != nil || len(tools) != 5 {
 				t.Fatalf("%d tools, %v", len(tools), err)
 			}
