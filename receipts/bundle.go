@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"counterfoil/internal/canon"
+	"counterfoil/internal/jws"
 )
 
 const (
@@ -33,6 +34,8 @@ type Bundle struct {
 	Keys    []byte   // JWKS: hints, never trust anchors
 	Content *Content
 	Proof   string
+	// Hints is Keys as ParseBundle read it; JSON does not look at it.
+	Hints []jws.Key
 }
 
 // Content holds the exact bytes that the receipt's hashes are of; nil where they
@@ -114,7 +117,7 @@ func ParseBundle(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	b := &Bundle{Receipt: w.Receipt, Related: w.Related, Permit: w.Permit, Keys: w.Keys, Proof: w.Proof}
-	if _, err := ParseHints(b.Keys); err != nil {
+	if b.Hints, err = ParseHints(b.Keys); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBundle, err)
 	}
 	if w.Content != nil {

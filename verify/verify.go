@@ -100,30 +100,30 @@ func open(data []byte) (*receipts.Bundle, Code, string) {
 // cut off, or something else.
 func isCompact(token string) bool {
 	const signatureLength = 86
-	parts := strings.Split(token, ".")
-	if len(token) > receipts.MaxTokenBytes || len(parts) != 3 || len(parts[2]) != signatureLength {
+	if len(token) > receipts.MaxTokenBytes {
 		return false
 	}
-	for _, part := range parts {
-		if part == "" || strings.Trim(part, base64urlAlphabet) != "" {
+	header, rest, _ := strings.Cut(token, ".")
+	payload, signature, _ := strings.Cut(rest, ".")
+	return header != "" && payload != "" && len(signature) == signatureLength &&
+		isBase64URL(header) && isBase64URL(payload) && isBase64URL(signature)
+}
+
+func isBase64URL(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !alnum && c != '-' && c != '_' {
 			return false
 		}
 	}
 	return true
 }
 
-const base64urlAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
+// hints returns the ids of the bundle's keys, if none contradicts a trusted one.
 func (v *Verifier) hints(b *receipts.Bundle) (map[string]bool, Code) {
-	ids := map[string]bool{}
-	if b.Keys == nil {
-		return ids, OK
-	}
-	hints, err := receipts.ParseHints(b.Keys)
-	if err != nil {
-		return nil, KeyHint
-	}
-	for _, hint := range hints {
+	ids := make(map[string]bool, len(b.Hints))
+	for _, hint := range b.Hints {
 		if v.opts.Trust.contradicts(hint) {
 			return nil, KeyHint
 		}
