@@ -52,6 +52,7 @@ func (l *Ledger) recoverForever() {
 		if err := l.recover(); err != nil {
 			l.log.Warn("recovery will be tried again", "error", err)
 		}
+		l.countUncertain()
 		if !l.pause(min(l.lease/3, 5*time.Second)) {
 			return
 		}
@@ -80,6 +81,18 @@ func (l *Ledger) succeed() error {
 		l.log.Error("receipts stay unsigned", "error", err)
 	}
 	return nil
+}
+
+// countUncertain reports what waits for a person.
+func (l *Ledger) countUncertain() {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	var n int64
+	if err := l.pool.QueryRow(ctx, sql.Query("count_uncertain")).Scan(&n); err != nil {
+		l.log.Warn("uncertain operations not counted", "error", err)
+		return
+	}
+	l.onUncertain(n)
 }
 
 // recover turns the open holds of silent instances into delivery_uncertain: the call may have been sent,

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type Options struct {
 	Logger *slog.Logger
 	// OnCommit is told of each committed batch. Nil: nobody is.
 	OnCommit func(lane string, size int, took time.Duration)
+	// OnUncertain is told now and then how many operations wait for a reconciliation. Nil: nobody is.
+	OnUncertain func(n int64)
 }
 
 func (o *Options) check() error {
@@ -72,6 +75,9 @@ func (o *Options) check() error {
 	if o.OnCommit == nil {
 		o.OnCommit = func(string, int, time.Duration) {}
 	}
+	if o.OnUncertain == nil {
+		o.OnUncertain = func(int64) {}
+	}
 	return errors.Join(faults...)
 }
 
@@ -90,15 +96,17 @@ const cachedRecords = 4096
 
 // Ledger is safe for concurrent use. Many ledgers, in one process or many, may share one database.
 type Ledger struct {
-	issuer   string
-	signer   jws.Signer
-	signers  func(kid string) (jws.Signer, bool)
-	explain  func(receipts.Outcome, receipts.Reason, *permits.Detail, int64) []byte
-	lease    time.Duration
-	endpoint string
-	instance uuid.UUID
-	log      *slog.Logger
-	onCommit func(lane string, size int, took time.Duration)
+	issuer      string
+	signer      jws.Signer
+	header      string // of receipts under signer, as it is signed
+	signers     func(kid string) (jws.Signer, bool)
+	explain     func(receipts.Outcome, receipts.Reason, *permits.Detail, int64) []byte
+	lease       time.Duration
+	endpoint    string
+	instance    uuid.UUID
+	log         *slog.Logger
+	onCommit    func(lane string, size int, took time.Duration)
+	onUncertain func(n int64)
 
 	hot  *pgxpool.Pool // lanes only
 	pool *pgxpool.Pool // everything else
@@ -132,9 +140,10 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
-		endpoint: o.Endpoint, instance: id, log: o.Logger, onCommit: o.OnCommit, stop: make(chan struct{}),
+		endpoint: o.Endpoint, instance: id, log: o.Logger, onCommit: o.OnCommit, onUncertain: o.OnUncertain, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
 	}
+	l.header, _, _ = strings.Cut(jws.SigningInput(receipts.Type, o.Signer.KeyID(), nil), ".")
 	if l.hot, err = hotPool(ctx, o); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 	n.ledger, err = ledger.Open(ctx, ledger.Options{
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
-		OnCommit: metrics.OnCommit,
+		OnCommit: metrics.OnCommit, OnUncertain: metrics.SetUncertain,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)

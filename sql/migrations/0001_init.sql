@@ -164,6 +164,7 @@ create table receipts (
     primary key (wallet_id, seq)
 );
 create unique index receipts_id on receipts (id, wallet_id);
+create index receipts_uncertain on receipts (wallet_id, operation_id) where outcome = 'delivery_uncertain';
 
 create table signatures (
     receipt_id uuid not null,

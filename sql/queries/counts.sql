@@ -1,2 +1,0 @@
--- No lock. What is open right now.
-select count(*) from holds
