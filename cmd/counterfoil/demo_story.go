@@ -141,23 +141,16 @@ func (d *demo) makePermit(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s: payout only, %d credits in all, 1000.00 USD a call, to vendor.example only, for a day", s.permit, demoCredits), nil
 }
 
-// callBody is what an agent sends.
-func (s *story) callBody(key, to string) object {
-	return object{
-		"jsonrpc": "2.0", "id": "request-" + randomHex(2), "method": "tools/call",
-		"params": object{
-			"name": "payout", "arguments": object{"to": to, "amount": 1200},
-			"mcpContext": object{"wallet_id": s.wallet, "permit_id": s.permit, "idempotency_key": key},
-		},
-	}
+// callBody is what an agent sends, in the order in which people read it.
+func (s *story) callBody(key, to string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"request-%s","method":"tools/call","params":{`+
+		`"name":"payout","arguments":{"to":%q,"amount":1200},`+
+		`"mcpContext":{"wallet_id":%q,"permit_id":%q,"idempotency_key":%q}}}`, randomHex(2), to, s.wallet, s.permit, key)
 }
 
 func (d *demo) governedCall(ctx context.Context, key, to string) (governed, error) {
-	body, err := json.Marshal(d.story.callBody(key, to))
-	if err != nil {
-		return governed{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.config.Issuer+"/mcp/messages", bytes.NewReader(body))
+	body := strings.NewReader(d.story.callBody(key, to))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.config.Issuer+"/mcp/messages", body)
 	if err != nil {
 		return governed{}, err
 	}
@@ -243,7 +236,14 @@ func (d *demo) oneDebit(ctx context.Context) (string, error) {
 	if shown(o["balance"]) != want || shown(o["held"]) != "0" {
 		return "", fmt.Errorf("balance %s, held %s, where %s and 0 would be right", shown(o["balance"]), shown(o["held"]), want)
 	}
-	return fmt.Sprintf("%d of %d credits left, none held", demoDeposit-demoPrice, demoDeposit), nil
+	transfers, err := s.operator.list(ctx, "/v1/wallets/"+s.wallet+"/transfers", nil, pageSize)
+	if err != nil {
+		return "", err
+	}
+	if len(transfers) != 2 {
+		return "", fmt.Errorf("%d transfers, where one deposit and one charge would be right", len(transfers))
+	}
+	return fmt.Sprintf("one transfer of %d credits; %d of %d are left, none held", demoPrice, demoDeposit-demoPrice, demoDeposit), nil
 }
 
 func (d *demo) oneEffect(context.Context) (string, error) {
@@ -322,7 +322,6 @@ func (d *demo) checkOffline(context.Context) (string, error) {
 // invite prints what to try next.
 func (d *demo) invite() {
 	s := &d.story
-	body, _ := json.Marshal(s.callBody("invoice-4418", vendor)) //nolint:errchkjson // text and numbers only
 	fmt.Fprintf(d.app.out, `
 Every step held. The gateway keeps serving; Ctrl-C ends it. Try, twice:
 
@@ -335,5 +334,5 @@ And look at it as its operator:
 export COUNTERFOIL_SERVER=%s COUNTERFOIL_TOKEN=$(cat %s)
 counterfoil wallet get %s
 counterfoil receipt list --wallet %s
-`, d.config.Issuer, s.apiKey, body, d.config.Issuer, filepath.Join(d.dir, "operator.token"), s.wallet, s.wallet)
+`, d.config.Issuer, s.apiKey, s.callBody("invoice-4418", vendor), d.config.Issuer, filepath.Join(d.dir, "operator.token"), s.wallet, s.wallet)
 }
