@@ -47,8 +47,8 @@ func openCluster(ctx context.Context, o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	o.Dir = dir
 	c := &cluster{Options: o}

@@ -48,6 +48,9 @@ func findBinaries(ctx context.Context, configured, dir string) (binaries, error)
 			found = append(found, bin)
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return binaries{}, err
+	}
 	return choose(found, major, dir, places)
 }
 
@@ -126,8 +129,8 @@ func binaryPlaces(ctx context.Context) []string {
 		}
 	}
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			add(filepath.Dir(real))
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			add(filepath.Dir(resolved))
 		}
 	}
 	if config, err := exec.LookPath("pg_config"); err == nil {

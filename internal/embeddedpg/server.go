@@ -219,8 +219,8 @@ func Running(dir string) (string, error) {
 	run := c.path(runName)
 	if target, err := os.Readlink(run); err == nil {
 		run = target
-	} else if real, err := filepath.EvalSymlinks(run); err == nil {
-		run = real
+	} else if resolved, err := filepath.EvalSymlinks(run); err == nil {
+		run = resolved
 	}
 	if _, err := os.Stat(run + socketName); err != nil {
 		return "", fmt.Errorf("PostgreSQL in %s %w: %w", dir, ErrNotRunning, err)

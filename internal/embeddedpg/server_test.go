@@ -108,7 +108,7 @@ func TestClusterIsSafe(t *testing.T) {
 // A caller's PG variables are not for the private server, and its working directory may be one that
 // the database's user cannot enter.
 func TestSurroundingsDoNotMatter(t *testing.T) {
-	dir := cluster(t)
+	dir := filepath.Join(tempDir(t), "pg")
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"PGDATA", "PGPORT", "PGHOST", "PGUSER", "PGPASSWORD", "PGDATABASE"} {
 		t.Setenv(name, "9999")
@@ -118,6 +118,9 @@ func TestSurroundingsDoNotMatter(t *testing.T) {
 	s := start(t, embeddedpg.Options{Dir: dir})
 	if got := query(t, s, "select current_user || current_database()"); got != "appcounterfoil" {
 		t.Errorf("connected as %s", got)
+	}
+	if got := query(t, s, "show timezone"); strings.Contains(got, "Tokyo") {
+		t.Errorf("initdb took the timezone %s from its caller", got)
 	}
 }
 
@@ -166,13 +169,33 @@ func TestLongDirectory(t *testing.T) {
 func TestStartIsBoundedByItsContext(t *testing.T) {
 	t.Parallel()
 	dir := cluster(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := embeddedpg.Start(ended, embeddedpg.Options{Dir: dir}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	// A server that never answers where it should: the caller gives up while it runs.
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	elsewhere := map[string]string{"unix_socket_directories": filepath.Join(dir, "data")}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := embeddedpg.Start(ctx, embeddedpg.Options{Dir: dir, Settings: elsewhere})
+		failed <- err
+	}()
+	pidFile := filepath.Join(dir, "data", "postmaster.pid")
+	eventually(t, "the server is up", func() bool {
+		text, err := os.ReadFile(pidFile)
+		return err == nil && strings.Contains(string(text), "ready")
+	})
 	cancel()
-	if s, err := embeddedpg.Start(ctx, embeddedpg.Options{Dir: dir}); err == nil {
-		_ = s.Stop()
-		t.Fatal("it started with a context that has ended")
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("when the context ends: %v", err)
 	}
 	// Neither a process nor the lock is left.
+	if exists(pidFile) {
+		t.Error("the server still runs")
+	}
 	start(t, embeddedpg.Options{Dir: dir})
 }
 

@@ -131,6 +131,7 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is still there: %v", err)
 	}
+	next.finish(t)
 }
 
 // A server that somebody else runs is used, and left as it was.
