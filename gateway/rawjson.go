@@ -27,9 +27,12 @@ func Members(obj []byte, f func(name, value []byte) bool) {
 		end := skipString(obj, i)
 		name := unquote(obj[i:end])
 		i = skipSpace(obj, end)
-		i = skipSpace(obj, i+1) // the colon
+		if i >= len(obj) || obj[i] != ':' {
+			return
+		}
+		i = skipSpace(obj, i+1)
 		end = skipValue(obj, i)
-		if end > len(obj) || !f(name, obj[i:end]) {
+		if !f(name, obj[i:end]) {
 			return
 		}
 		i = skipSpace(obj, end)
@@ -67,17 +70,25 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the index after the string literal that begins at i.
+// skipString returns the index after the string literal that begins at i. Each
+// byte is looked at a bounded number of times, however many are escaped.
 func skipString(b []byte, i int) int {
-	for i++; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
+	i++
+	quote := -1
+	for {
+		if quote < i {
+			next := bytes.IndexByte(b[min(i, len(b)):], '"')
+			if next < 0 {
+				return len(b)
+			}
+			quote = i + next
 		}
+		escape := bytes.IndexByte(b[i:quote], '\\')
+		if escape < 0 {
+			return quote + 1
+		}
+		i += escape + 2
 	}
-	return len(b)
 }
 
 // skipValue returns the index after the value that begins at i.

@@ -185,6 +185,32 @@ func TestDrainFinishesCallsInFlight(t *testing.T) {
 	}
 }
 
+// A drain that runs out of time leaves no call without its record.
+func TestDrainCutsAndRecords(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.drain = 100 * time.Millisecond
+	h.restart(nil)
+	answers := make(chan answer, 1)
+	go func() {
+		a, err := h.try(context.Background(), callBody("slow", "{}", keyed("k")))
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- a
+	}()
+	<-h.tool.started
+	if err := h.stop(); err == nil {
+		t.Error("a drain that cut a call says that it cut none")
+	}
+	a := <-answers
+	if a.text("counterfoil/outcome") != "delivery_uncertain" || a.text("counterfoil/reason") != "no_response" || h.claims(a).Charged != price {
+		t.Errorf("the call that was cut: %d %s", a.status, a.body)
+	}
+	close(h.tool.gate)
+	h.clean()
+}
+
 // draining: new connections are no longer taken.
 func (h *house) draining() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
