@@ -168,7 +168,7 @@ func brokenStreams(short upstream.Config) []row {
 		return row{name, do, receipts.Uncertain, reason, config}
 	}
 	var none upstream.Config
-	notice := event(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+	notice := event(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + repeat("x", 0x10000) + `"}}`)
 	return []row{
 		endless("stream ends without an answer", receipts.ReasonNoResponse, none, func(c net.Conn, _ string) bool { return stream(c, notice) }),
 		endless("stream is cut", receipts.ReasonNoResponse, none, func(c net.Conn, id string) bool {
@@ -180,7 +180,7 @@ func brokenStreams(short upstream.Config) []row {
 			return held(c)
 		}),
 		endless("stream says too much, for ever", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
-			for chunked(c, "text/event-stream", false); send(c, fmt.Sprintf("%x\r\n%s\r\n", 100*len(notice), repeat(notice, 100))); {
+			for chunked(c, "text/event-stream", false); send(c, fmt.Sprintf("%x\r\n%s\r\n", len(notice), notice)); {
 			}
 			return false
 		}),

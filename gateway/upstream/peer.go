@@ -21,7 +21,7 @@ type peer struct {
 
 // probe is one attempt to get to know the server, shared by all who wait for it.
 type probe struct {
-	done chan struct{}
+	done chan struct{} // closed when peer and err are set, and not to be read before
 	peer *peer
 	err  error
 }
@@ -40,12 +40,9 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	if p := c.current.Load(); p != nil {
 		return p, nil
 	}
-	running, err := c.join()
-	if err != nil {
-		return nil, err
-	}
-	if running.peer != nil {
-		return running.peer, nil
+	found, running, err := c.join()
+	if found != nil || err != nil {
+		return found, err
 	}
 	select {
 	case <-running.done:
@@ -55,22 +52,22 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	}
 }
 
-// join returns the probe under way, or starts one.
-func (c *Client) join() (*probe, error) {
+// join returns the server if another has found it meanwhile, or the probe under way, or starts one.
+func (c *Client) join() (*peer, *probe, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
-		return nil, &probeError{what: "closed"}
+		return nil, nil, &probeError{what: "closed"}
 	}
 	if p := c.current.Load(); p != nil {
-		return &probe{peer: p}, nil
+		return p, nil, nil
 	}
 	if c.probing == nil {
 		c.probing = &probe{done: make(chan struct{})}
 		c.watching.Add(1)
 		go c.run(c.probing)
 	}
-	return c.probing, nil
+	return nil, c.probing, nil
 }
 
 func (c *Client) run(p *probe) {
