@@ -158,6 +158,10 @@ func (f *fsck) callCounts(ctx context.Context) error {
 }
 
 func (f *fsck) operations(ctx context.Context) error {
+	err := f.each(ctx, "fsck_open", func(rows pgx.Rows) error { return rows.Scan(&f.report.Open) })
+	if err != nil {
+		return err
+	}
 	return f.each(ctx, "fsck_operations", func(rows pgx.Rows) error {
 		var wallet string
 		var id pgUUIDText

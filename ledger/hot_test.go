@@ -34,7 +34,7 @@ func TestAKeyIsGrantedOnceAndThenAnswersItsRecord(t *testing.T) {
 	if err != nil || again.Existing == nil || again.Existing.Finished() {
 		t.Fatalf("second claim while the first runs: %+v, %v", again, err)
 	}
-	if r := b.fsck(t); r.Open != 0 && r.Receipts != 0 {
+	if r := b.fsck(t); r.Open != 1 || r.Receipts != 0 {
 		t.Fatalf("while dispatching: %+v", r)
 	}
 	op, err := b.ledger.Settle(ctx, succeeded(first.Granted))

@@ -1,0 +1,2 @@
+-- No lock. How many operations are dispatching.
+select count(*) from holds
