@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -191,9 +192,10 @@ func (s *system) newKey(t *testing.T, agent string) string {
 
 // terms are what a permit says; what is left out is wide.
 type terms struct {
-	scope              *string
-	notBefore, expires time.Time
-	grant              object
+	scope     *string
+	notBefore time.Time
+	lives     time.Duration // 0: an hour
+	grant     object
 }
 
 // anything allows all tools as far as any test goes.
@@ -207,16 +209,13 @@ func (x tenant) issue(t *testing.T, p terms) string {
 	id := fmt.Sprintf("prm_p%d", x.s.names.Add(1))
 	body := object{
 		"id": id, "wallet_id": x.wallet, "agent_id": x.agent, "scope": "payments.write mail.send",
-		"expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "grant": p.grant,
+		"expires_at": time.Now().Add(cmp.Or(p.lives, time.Hour)).UTC().Format(time.RFC3339), "grant": p.grant,
 	}
 	if p.scope != nil {
 		body["scope"] = *p.scope
 	}
 	if !p.notBefore.IsZero() {
 		body["not_before"] = p.notBefore.UTC().Format(time.RFC3339)
-	}
-	if !p.expires.IsZero() {
-		body["expires_at"] = p.expires.UTC().Format(time.RFC3339)
 	}
 	x.s.operator(t, http.MethodPost, "/v1/permits", body, http.StatusCreated)
 	return id

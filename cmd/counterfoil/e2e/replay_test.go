@@ -62,7 +62,7 @@ func TestSameCallTwice(t *testing.T) {
 		},
 		"after the permit expired": func(t *testing.T, s *system) {
 			x := s.newWallet(t, 100)
-			x.permit = x.issue(t, terms{grant: anything(), expires: time.Now().Add(8 * time.Second)})
+			x.permit = x.issue(t, terms{grant: anything(), lives: 8 * time.Second})
 			r := x.once(t, x.payout("invoice-1"))
 			s.expired(t, x.permit)
 			r.same(t, x.do(t, r.call))
