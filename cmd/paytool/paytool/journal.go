@@ -101,14 +101,23 @@ func (j *journal) add(e Effect) {
 }
 
 func (j *journal) write(e Effect) error {
-	line, err := json.Marshal(e)
+	line, err := encode(e)
 	if err != nil {
 		return err
 	}
-	if _, err := j.file.Write(append(line, '\n')); err != nil {
+	if _, err := j.file.Write(line); err != nil {
 		return err
 	}
 	return j.file.Sync()
+}
+
+// encode makes a line. It leaves arguments the bytes they came as, which escapes for HTML would not.
+func encode(v any) ([]byte, error) {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return line.Bytes(), err
 }
 
 func (j *journal) all() []Effect {

@@ -93,7 +93,11 @@ func (h *Handler) serveJournal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(map[string]any{"effects": h.Effects()}); err != nil {
+	body, err := encode(map[string]any{"effects": h.Effects()})
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err != nil {
 		h.log.Warn("answer the journal", "error", err)
 	}
 }

@@ -206,3 +206,30 @@ func TestOutcomeIsCountedNotTold(t *testing.T) {
 		t.Errorf("%s/%s %s", a.Outcome, a.Reason, a.Result)
 	}
 }
+
+// TestJournalKeepsBytes: arguments are in the journal as they came, so that they can be hashed.
+func TestJournalKeepsBytes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal.jsonl")
+	h, url := serve(t, paytool.Options{Journal: path})
+	const arguments = `{"amount":1,"invoice_id":"é/<>&","to":"a"}`
+	if got, _ := do(gateway(t, url), h, "key", "payout", arguments); got != "succeeded" {
+		t.Fatal(got)
+	}
+	resp, err := http.Get(url + "/journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var served struct{ Effects []paytool.Effect }
+	if err := json.NewDecoder(resp.Body).Decode(&served); err != nil || len(served.Effects) != 1 {
+		t.Fatalf("%v, %d effects", err, len(served.Effects))
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(served.Effects[0].Arguments); got != arguments || !strings.Contains(string(file), arguments) {
+		t.Errorf("served %s, on disk %s, want %s", got, file, arguments)
+	}
+}
