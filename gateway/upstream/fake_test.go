@@ -167,7 +167,7 @@ func (f *fake) client(config upstream.Config) *upstream.Client {
 func client(t *testing.T, config upstream.Config) *upstream.Client {
 	t.Helper()
 	if config.Timeout == 0 {
-		config.Timeout = 10 * time.Second
+		config.Timeout = time.Minute // the machine may be busy
 	}
 	c, err := upstream.New(config)
 	if err != nil {

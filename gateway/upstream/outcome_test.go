@@ -19,6 +19,9 @@ type row struct {
 	outcome receipts.Outcome
 	reason  receipts.Reason
 	config  upstream.Config
+	// The caller's time ends soon after the upstream has read the call.
+	brief bool
+	limit int64 // bytes of the answer; 0: as usual
 }
 
 func rows() []row {
@@ -26,22 +29,22 @@ func rows() []row {
 	for _, code := range []int{-32700, -32600, -32601, -32602, -32020, -32021, -32022} {
 		all = append(all, row{"error " + strconv.Itoa(code), func(c net.Conn, id string) bool {
 			return respond(c, 200, "application/json", rpcError(id, code))
-		}, receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{}})
+		}, receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{}, false, 0})
 	}
 	for _, code := range []int{-32603, -32000, -32001, -32023, 0, 7} {
 		all = append(all, row{"error " + strconv.Itoa(code), func(c net.Conn, id string) bool {
 			return respond(c, 400, "application/json", rpcError(id, code))
-		}, receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{}})
+		}, receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{}, false, 0})
 	}
 	for _, status := range []int{400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 429, 431} {
 		all = append(all, row{"status " + strconv.Itoa(status), func(c net.Conn, _ string) bool {
 			return respond(c, status, "text/html", "<h1>no</h1>")
-		}, receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{}})
+		}, receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{}, false, 0})
 	}
 	for _, status := range []int{301, 302, 303, 307, 308, 407, 408, 409, 412, 418, 421, 423, 425, 428, 451, 500, 501, 502, 503, 504, 599} {
 		all = append(all, row{"status " + strconv.Itoa(status), func(c net.Conn, _ string) bool {
 			return respond(c, status, "text/html", "<h1>no</h1>")
-		}, receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{}})
+		}, receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{}, false, 0})
 	}
 	return all
 }
@@ -56,59 +59,59 @@ func answeredRows() []row {
 	ok := func(id string) string { return rpcResult(id, paid) }
 	var none upstream.Config
 	return []row{
-		{"result", body(200, "application/json; charset=utf-8", ok), receipts.Succeeded, "", none},
-		{"result with status 500", body(500, "application/json", ok), receipts.Succeeded, "", none},
-		{"result with status 404", body(404, "application/json", ok), receipts.Succeeded, "", none},
-		{"result as text", body(200, "text/plain", ok), receipts.Succeeded, "", none},
+		{"result", body(200, "application/json; charset=utf-8", ok), receipts.Succeeded, "", none, false, 0},
+		{"result with status 500", body(500, "application/json", ok), receipts.Succeeded, "", none, false, 0},
+		{"result with status 404", body(404, "application/json", ok), receipts.Succeeded, "", none, false, 0},
+		{"result as text", body(200, "text/plain", ok), receipts.Succeeded, "", none, false, 0},
 		{"result beside a null error", body(200, "application/json", func(id string) string {
 			return `{"jsonrpc":"2.0","error":null,"result":` + paid + `,"id":` + id + `}`
-		}), receipts.Succeeded, "", none},
-		{"result in a stream", events(func(id string) []string { return []string{event(ok(id))} }), receipts.Succeeded, "", none},
+		}), receipts.Succeeded, "", none, false, 0},
+		{"result in a stream", events(func(id string) []string { return []string{event(ok(id))} }), receipts.Succeeded, "", none, false, 0},
 		{"result in a stream behind other things", events(func(id string) []string {
 			return []string{
 				": hello\n\n", "id: 1\ndata:\n\n", "event: prime\ndata: {}\n\n",
 				event(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`),
 				event(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`), event(ok(id)),
 			}
-		}), receipts.Succeeded, "", none},
+		}), receipts.Succeeded, "", none, false, 0},
 		{"result in a stream in many pieces", events(func(id string) []string {
 			return []string{"\ufeffda", "ta: {\"jsonrpc\":\"2.0\",\r", "\ndata:\"id\":" + id + ",\n", "data: \"result\":", paid + "}\n", "\n"}
-		}), receipts.Succeeded, "", none},
+		}), receipts.Succeeded, "", none, false, 0},
 		{"result in a stream that then stays open", func(c net.Conn, id string) bool {
 			chunked(c, "text/event-stream", false, event(ok(id)))
 			return held(c)
-		}, receipts.Succeeded, "", none},
-		{"result in a stream without its last blank line", events(func(id string) []string { return []string{"data: " + ok(id)} }), receipts.Succeeded, "", none},
+		}, receipts.Succeeded, "", none, false, 0},
+		{"result in a stream without its last blank line", events(func(id string) []string { return []string{"data: " + ok(id)} }), receipts.Succeeded, "", none, false, 0},
 		{"2 MiB line in a stream", events(func(id string) []string {
 			return []string{event(rpcResult(id, `{"content":[{"type":"text","text":"`+repeat("x", 2<<20)+`"}]}`))}
-		}), receipts.Succeeded, "", none},
+		}), receipts.Succeeded, "", none, false, 0},
 		{"tool error", body(200, "application/json", func(id string) string {
 			return rpcResult(id, `{"content":[],"isError":true}`)
-		}), receipts.Failed, receipts.ReasonToolError, none},
+		}), receipts.Failed, receipts.ReasonToolError, none, false, 0},
 		{"asks for input", body(200, "application/json", func(id string) string {
 			return rpcResult(id, `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`)
-		}), receipts.Failed, receipts.ReasonInputAbandoned, none},
+		}), receipts.Failed, receipts.ReasonInputAbandoned, none, false, 0},
 		{"error 32602 after acting", body(200, "application/json", func(id string) string { return rpcError(id, -32602) }),
-			receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{Refusals: []int{}}},
+			receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{Refusals: []int{}}, false, 0},
 		{"error 32000 as a refusal", body(200, "application/json", func(id string) string { return rpcError(id, -32000) }),
-			receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{Refusals: []int{-32000}}},
+			receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{Refusals: []int{-32000}}, false, 0},
 		{"status 404 with an error under no id", body(404, "application/json", func(string) string { return rpcError("null", -32001) }),
-			receipts.Failed, receipts.ReasonUpstreamRejected, none},
+			receipts.Failed, receipts.ReasonUpstreamRejected, none, false, 0},
 		{"status 400 without end", func(c net.Conn, _ string) bool {
 			send(c, "HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
 			return held(c)
-		}, receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{Timeout: 300 * time.Millisecond}},
+		}, receipts.Failed, receipts.ReasonUpstreamRejected, none, true, 0},
 	}
 }
 
 func brokenRows() []row {
-	short := upstream.Config{Timeout: 300 * time.Millisecond}
 	rejected := func(name, contentType string, text func(id string) string) row {
 		return row{name, func(c net.Conn, id string) bool { return respond(c, 200, contentType, text(id)) },
-			receipts.Uncertain, receipts.ReasonResponseRejected, upstream.Config{}}
+			receipts.Uncertain, receipts.ReasonResponseRejected, upstream.Config{}, false, 0}
 	}
-	lost := func(name string, do func(c net.Conn, id string) bool, config upstream.Config) row {
-		return row{name, do, receipts.Uncertain, receipts.ReasonNoResponse, config}
+	const brief = true
+	lost := func(name string, do func(c net.Conn, id string) bool, brief bool) row {
+		return row{name, do, receipts.Uncertain, receipts.ReasonNoResponse, upstream.Config{}, brief, 0}
 	}
 	all := []row{
 		rejected("HTML", "text/html", func(string) string { return "<html>welcome</html>" }),
@@ -137,67 +140,67 @@ func brokenRows() []row {
 		rejected("over the cap", "application/json", func(id string) string {
 			return rpcResult(id, `{"content":["`+repeat("x", 5<<20)+`"]}`)
 		}),
-		lost("status 202", func(c net.Conn, _ string) bool { return respond(c, 202, "", "") }, upstream.Config{}),
-		lost("empty body", func(c net.Conn, _ string) bool { return respond(c, 200, "application/json", "") }, upstream.Config{}),
-		lost("nothing, until time is up", func(c net.Conn, _ string) bool { return held(c) }, short),
+		lost("status 202", func(c net.Conn, _ string) bool { return respond(c, 202, "", "") }, !brief),
+		lost("empty body", func(c net.Conn, _ string) bool { return respond(c, 200, "application/json", "") }, !brief),
+		lost("nothing, until time is up", func(c net.Conn, _ string) bool { return held(c) }, brief),
 		lost("half a body, until time is up", func(c net.Conn, _ string) bool {
 			send(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"json")
 			return held(c)
-		}, short),
-		lost("closed", func(net.Conn, string) bool { return false }, upstream.Config{}),
+		}, brief),
+		lost("closed", func(net.Conn, string) bool { return false }, !brief),
 		lost("reset", func(c net.Conn, _ string) bool {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			return false
-		}, upstream.Config{}),
-		lost("half a head", func(c net.Conn, _ string) bool { send(c, "HTTP/1.1 20"); return false }, upstream.Config{}),
-		lost("not HTTP", func(c net.Conn, _ string) bool { send(c, "SSH-2.0-x\r\n\r\n"); return false }, upstream.Config{}),
+		}, !brief),
+		lost("half a head", func(c net.Conn, _ string) bool { send(c, "HTTP/1.1 20"); return false }, !brief),
+		lost("not HTTP", func(c net.Conn, _ string) bool { send(c, "SSH-2.0-x\r\n\r\n"); return false }, !brief),
 		lost("body cut", func(c net.Conn, id string) bool {
 			send(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"+rpcResult(id, paid))
 			return false
-		}, upstream.Config{}),
+		}, !brief),
 		lost("chunk cut", func(c net.Conn, id string) bool {
 			chunked(c, "application/json", false, rpcResult(id, paid))
 			return false
-		}, upstream.Config{}),
+		}, !brief),
 	}
-	return append(all, brokenStreams(short)...)
+	return append(all, brokenStreams()...)
 }
 
-func brokenStreams(short upstream.Config) []row {
-	endless := func(name string, reason receipts.Reason, config upstream.Config, do func(c net.Conn, id string) bool) row {
-		return row{name, do, receipts.Uncertain, reason, config}
+func brokenStreams() []row {
+	const brief, limit = true, 64 << 10
+	endless := func(name string, reason receipts.Reason, brief bool, do func(c net.Conn, id string) bool) row {
+		return row{name, do, receipts.Uncertain, reason, upstream.Config{}, brief, limit}
 	}
-	var none upstream.Config
-	notice := event(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + repeat("x", 0x10000) + `"}}`)
+	notice := event(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + repeat("x", limit/2) + `"}}`)
 	return []row{
-		endless("stream ends without an answer", receipts.ReasonNoResponse, none, func(c net.Conn, _ string) bool { return stream(c, notice) }),
-		endless("stream is cut", receipts.ReasonNoResponse, none, func(c net.Conn, id string) bool {
+		endless("stream ends without an answer", receipts.ReasonNoResponse, !brief, func(c net.Conn, _ string) bool { return stream(c, notice) }),
+		endless("stream is cut", receipts.ReasonNoResponse, !brief, func(c net.Conn, id string) bool {
 			chunked(c, "text/event-stream", false, notice, "data: "+rpcResult(id, paid)[:20])
 			return false
 		}),
-		endless("stream says nothing, for ever", receipts.ReasonNoResponse, short, func(c net.Conn, _ string) bool {
+		endless("stream says nothing, for ever", receipts.ReasonNoResponse, brief, func(c net.Conn, _ string) bool {
 			chunked(c, "text/event-stream", false, ": wait\n\n")
 			return held(c)
 		}),
-		endless("stream says too much, for ever", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
+		endless("stream says too much, for ever", receipts.ReasonResponseRejected, !brief, func(c net.Conn, _ string) bool {
 			for chunked(c, "text/event-stream", false); send(c, fmt.Sprintf("%x\r\n%s\r\n", len(notice), notice)); {
 			}
 			return false
 		}),
-		endless("endless line in a stream", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
+		endless("endless line in a stream", receipts.ReasonResponseRejected, !brief, func(c net.Conn, _ string) bool {
 			for chunked(c, "text/event-stream", false, "data: "); send(c, "10000\r\n"+repeat("x", 0x10000)+"\r\n"); {
 			}
 			return false
 		}),
-		endless("endless body", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
+		endless("endless body", receipts.ReasonResponseRejected, !brief, func(c net.Conn, _ string) bool {
 			for chunked(c, "application/json", false); send(c, "10000\r\n"+repeat(" ", 0x10000)+"\r\n"); {
 			}
 			return false
 		}),
-		endless("wrong id in a stream", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
+		endless("wrong id in a stream", receipts.ReasonResponseRejected, !brief, func(c net.Conn, _ string) bool {
 			return stream(c, event(rpcResult("999999", paid)))
 		}),
-		endless("not JSON in a stream", receipts.ReasonResponseRejected, none, func(c net.Conn, _ string) bool {
+		endless("not JSON in a stream", receipts.ReasonResponseRejected, !brief, func(c net.Conn, _ string) bool {
 			return stream(c, event("done"))
 		}),
 	}
@@ -209,16 +212,25 @@ func TestOutcomes(t *testing.T) {
 		for _, r := range rows() {
 			t.Run(era+"/"+r.name, func(t *testing.T) {
 				t.Parallel()
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
 				f := newFake(t, era == "modern", func(c net.Conn, id string, n int) bool {
 					if n > 1 {
 						return result(c, id, paid)
+					}
+					if r.brief {
+						time.AfterFunc(50*time.Millisecond, cancel)
 					}
 					return r.do(c, id)
 				})
 				config := r.config
 				config.ForwardKeyHeader = "Idempotency-Key"
 				c := f.client(config)
-				a := call(t, c)
+				q := pay()
+				if r.limit > 0 {
+					q.MaxResponseBytes = r.limit
+				}
+				a := c.Call(ctx, q)
 				if a.Outcome != r.outcome || a.Reason != r.reason {
 					t.Errorf("got %s/%s (%s), want %s/%s", a.Outcome, a.Reason, a.Note, r.outcome, r.reason)
 				}
@@ -237,6 +249,24 @@ func TestOutcomes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The upstream's own time-out ends a call whose caller would wait for ever.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, false, func(c net.Conn, id string, n int) bool {
+		if n == 1 {
+			return result(c, id, paid)
+		}
+		return held(c)
+	})
+	c := f.client(upstream.Config{Timeout: 2 * time.Second})
+	if a := call(t, c); a.Outcome != receipts.Succeeded {
+		t.Fatalf("first call: %s/%s (%s)", a.Outcome, a.Reason, a.Note)
+	}
+	if a := call(t, c); a.Outcome != receipts.Uncertain || a.Reason != receipts.ReasonNoResponse || f.count("tools/call") != 2 {
+		t.Errorf("%s/%s (%s)", a.Outcome, a.Reason, a.Note)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"counterfoil/internal/canon"
 	"counterfoil/receipts"
@@ -130,4 +131,125 @@ func transportNote(err error) string {
 		return network.Op + ": " + network.Err.Error()
 	}
 	return "the connection or its TLS failed"
+}
+
+// shape is what there is to know of a tool's result, read in one walk over its members.
+type shape struct {
+	kind    string // resultType; "complete" where an older server says nothing
+	isError bool
+	dressed bool // it has members that are not the tool's
+	meta    bool // its _meta has
+}
+
+// shapeOf refuses results on which a reader would stumble: we add to content and to _meta, so they
+// must be what the protocol says they are.
+func shapeOf(result []byte) (s shape, ok bool) {
+	s.kind = "complete"
+	members, ok := objectOf(result)
+	if !ok {
+		return s, false
+	}
+	for members.next() {
+		first := members.value[0]
+		switch {
+		case members.is("isError"):
+			s.isError = first == 't'
+			ok = first == 't' || first == 'f' || first == 'n'
+		case members.is("content"):
+			ok = first == '[' || first == 'n'
+		case members.is("resultType"):
+			s.kind, ok = plainString(members.value), first == '"'
+			s.dressed = true
+		case isDressing(&members):
+			s.dressed = true
+		case members.is("_meta"):
+			ok = first == '{' || first == 'n'
+			s.meta = first == 'n' || hasForeign(members.value)
+		}
+		if !ok {
+			return s, false
+		}
+	}
+	return s, true
+}
+
+// undress copies a result without what belongs to the hop and not to the tool. Every byte it keeps
+// stays as it is.
+func (s shape) undress(result []byte) []byte {
+	if !s.dressed && !s.meta {
+		return bytes.Clone(result)
+	}
+	out, _ := rebuild(result, func(m *members) (value []byte, keep bool) {
+		if isDressing(m) {
+			return nil, false
+		}
+		if !s.meta || !m.is("_meta") {
+			return m.value, true
+		}
+		if isNull(m.value) {
+			return nil, false
+		}
+		meta, kept := rebuild(m.value, func(m *members) ([]byte, bool) { return m.value, !isForeign(m) })
+		return meta, kept > 0
+	})
+	return out
+}
+
+// rebuild copies an object, keeping the members keep says, with the values it says.
+func rebuild(object []byte, keep func(*members) (value []byte, keep bool)) (out []byte, kept int) {
+	m, ok := objectOf(object)
+	if !ok {
+		return object, 0
+	}
+	out = make([]byte, 0, len(object))
+	end := -1 // of the member before, kept or not
+	for m.next() {
+		if end < 0 {
+			out = append(out, object[:m.start]...)
+		}
+		value, wanted := keep(&m)
+		if wanted {
+			if kept > 0 {
+				out = append(out, object[end:m.start]...)
+			}
+			out = append(out, object[m.start:m.end-len(m.value)]...)
+			out = append(out, value...)
+			kept++
+		}
+		end = m.end
+	}
+	if end < 0 {
+		return object, 0
+	}
+	return append(out, object[end:]...), kept
+}
+
+// isDressing reports the members of a result that are the protocol's business with us, and forgeries
+// of ours.
+func isDressing(m *members) bool {
+	return m.is("resultType") || m.is("ttlMs") || m.is("cacheScope") || isOurs(m)
+}
+
+func hasForeign(meta []byte) bool {
+	members, ok := objectOf(meta)
+	for ok && members.next() {
+		if isForeign(&members) {
+			return true
+		}
+	}
+	return false
+}
+
+// isForeign reports the members of a result's _meta that must not pass for the gateway's own.
+func isForeign(m *members) bool {
+	return m.is("io.modelcontextprotocol/serverInfo") || isOurs(m)
+}
+
+func isOurs(m *members) bool {
+	const prefix = clientName + "/"
+	name := m.name[1 : len(m.name)-1]
+	if bytes.IndexByte(name, '\\') >= 0 {
+		name = []byte(m.plainName())
+	}
+	return len(name) >= len(prefix) && strings.EqualFold(string(name[:len(prefix)]), prefix)
 }

@@ -5,7 +5,76 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
+
+// maxEscapes is how many layers of JSON in JSON a secret is looked for under: servers put a result
+// both into structuredContent and, as text, into content.
+const maxEscapes = 3
+
+// scrub puts the handle in the place of every secret we sent. Text without one is returned as it is. It
+// is not ok where what is left is not JSON any more, or still shows one.
+func (c *Client) scrub(text []byte, p *peer, call Call) (clean []byte, scrubbed, ok bool) {
+	// What remains around a secret that was taken out can be another one, but not for ever.
+	for range (len(c.secrets) + 2) * (maxEscapes + 2) {
+		secret, layers := c.leak(text, p, call)
+		if secret == "" {
+			return text, scrubbed, !scrubbed || jsontext.Value(text).IsValid()
+		}
+		text, scrubbed = replace(text, secret, call.Handle, layers), true
+	}
+	return nil, true, false
+}
+
+// leak finds a secret that shows in text after some layers of unescaping.
+func (c *Client) leak(text []byte, p *peer, call Call) (secret string, layers int) {
+	v := view{text: text}
+	for layers = range maxEscapes + 1 {
+		for i := -2; i < len(c.secrets); i++ {
+			secret := c.secret(i, p, call)
+			if len(secret) >= minSecret && bytes.Contains(v.text, []byte(secret)) {
+				return secret, layers
+			}
+		}
+		if bytes.IndexByte(v.text, '\\') < 0 {
+			break
+		}
+		v = v.unescape(false)
+	}
+	return "", 0
+}
+
+// secret is the i-th of what must not be shown: the private key, the session, the headers' values.
+func (c *Client) secret(i int, p *peer, call Call) string {
+	switch i {
+	case -2:
+		return call.OperationKey
+	case -1:
+		return p.session
+	}
+	return c.secrets[i]
+}
+
+// replace puts the handle in the place of the secret as it shows after layers of unescaping, and leaves
+// every other byte of text as it is, escaped or not.
+func replace(text []byte, secret, handle string, layers int) []byte {
+	v := view{text: text}
+	for range layers {
+		v = v.unescape(true)
+	}
+	out := make([]byte, 0, len(text)+len(handle))
+	from := 0
+	for at := 0; ; {
+		i := bytes.Index(v.text[at:], []byte(secret))
+		if i < 0 {
+			return append(out, text[from:]...)
+		}
+		out = append(append(out, text[from:v.from(at+i)]...), handle...)
+		at += i + len(secret)
+		from = v.from(at)
+	}
+}
 
 // view is a text with its JSON escapes resolved, wherever they stand: valid JSON has none outside its
 // strings, and inside a string there may be JSON again.
