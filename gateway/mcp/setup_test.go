@@ -113,7 +113,7 @@ type house struct {
 	keys   *jws.Keyring
 	tool   *tool
 	config gateway.Config
-	log    *bytes.Buffer
+	log    *journal
 	spec   *apitest.Spec
 	drain  time.Duration
 	locked *slog.Logger
@@ -136,8 +136,8 @@ func newHouse(t *testing.T, options ...option) *house {
 		t.Fatal(err)
 	}
 	u := newTool(t)
-	h := &house{t: t, url: testdb.New(t), keys: keys, tool: u, log: &bytes.Buffer{}, spec: apitest.Load(t), drain: 20 * time.Second}
-	h.locked = slog.New(slog.NewTextHandler(&lockedWriter{w: h.log}, nil))
+	h := &house{t: t, url: testdb.New(t), keys: keys, tool: u, log: &journal{}, spec: apitest.Load(t), drain: 20 * time.Second}
+	h.locked = slog.New(slog.NewTextHandler(h.log, nil))
 	h.config = gateway.Config{
 		Issuer: issuer, Version: "test", MaxPermitLifetime: 366 * 24 * time.Hour, OperatorToken: "operator-token", ApproverToken: "approver-token",
 		AllowedOrigins: []string{"https://app.test"},
@@ -198,7 +198,8 @@ func (h *house) serve() {
 	h.client = &http.Client{Transport: h.spec.Transport(h.t, h.plain.Transport), Timeout: time.Minute}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- h.gateway.Serve(ctx, l, h.drain) }()
+	drain, g := h.drain, h.gateway
+	go func() { served <- g.Serve(ctx, l, drain) }()
 	var once sync.Once
 	var result error
 	h.stop = func() error {
@@ -455,13 +456,20 @@ func (h *house) claims(a answer) *receipts.Claims {
 	return c
 }
 
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// journal keeps the log, for a look at what must not be in it.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
