@@ -90,6 +90,13 @@ func TestSet(t *testing.T) {
 			first, later := w.pair(plain)
 			return append([][]byte{later.JSON(), first.JSON()}, w.chain(1)...)
 		}, 0, verify.CheckTotals, verify.OK},
+		{"spent, given back, spent, in order", func(w *world) [][]byte {
+			w.grant(func(p *permits.Permit) {
+				p.Grant.Limits.Credits, p.Grant.Limits.Value.Total, p.Grant.Limits.CallsTotal = 5, ptr(1200), ptr(1)
+			})
+			first, later := w.pair(plain)
+			return append([][]byte{first.JSON(), later.JSON()}, w.chain(1)...)
+		}, 0, verify.CheckTotals, verify.OK},
 		{"spent, delivered after all, spent", func(w *world) [][]byte {
 			w.grant(func(p *permits.Permit) { p.Grant.Limits.Credits = 5 })
 			first, later := w.pair(func(c *receipts.Claims) {
@@ -121,7 +128,11 @@ func TestSet(t *testing.T) {
 			c := w.chain(3)
 			return [][]byte{c[0], c[2], w.bundle(func(c *receipts.Claims) { c.Charged = 6 }).JSON()}
 		}, 1, verify.CheckChain, verify.SeqGap},
-		{"fork before undecided", func(w *world) [][]byte {
+		{"invalid before twice", func(w *world) [][]byte {
+			c := w.chain(2)
+			return [][]byte{c[0], c[1], c[1], w.bundle(func(c *receipts.Claims) { c.Charged = 6 }).JSON()}
+		}, 1, verify.CheckChain, verify.Duplicate},
+		{"twice before undecided", func(w *world) [][]byte {
 			c := w.chain(2)
 			return [][]byte{c[0], c[1], c[1], []byte("x")}
 		}, 4, verify.CheckChain, verify.Duplicate},
