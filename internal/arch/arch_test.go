@@ -56,7 +56,7 @@ func arrows() map[string][]string {
 		"gateway/upstream":    append([]string{"github.com/go-json-experiment/json/…"}, pure...),
 		"internal/embeddedpg": {"github.com/jackc/pgx/v5/…"},
 		"internal/testdb":     {"internal/embeddedpg", "sql", "github.com/jackc/pgx/v5/…"},
-		"internal/chaosproxy": {},
+		"internal/chaosproxy": {"github.com/jackc/pgx/v5/…"},
 		"internal/apitest":    {"github.com/getkin/kin-openapi/…"},
 		"internal/arch":       {},
 		"cmd/counterfoil/…":   nil,
@@ -139,7 +139,7 @@ func TestOnlyOnePlace(t *testing.T) {
 		"github.com/labstack/echo/v4":  {"gateway", "gateway/…", "cmd/counterfoil/…"},
 		"github.com/golang-jwt/jwt/v5": {"internal/jws"},
 		"filippo.io/edwards25519":      {"internal/jws"},
-		"github.com/jackc/pgx/v5":      {"ledger", "sql", "internal/embeddedpg", "internal/testdb", "cmd/counterfoil/…"},
+		"github.com/jackc/pgx/v5":      {"ledger", "sql", "internal/embeddedpg", "internal/testdb", "internal/chaosproxy", "cmd/counterfoil/…"},
 		"net/http":                     {"gateway", "gateway/…", "cmd/counterfoil/…", "cmd/paytool/…", "internal/apitest"},
 		"os/exec":                      {"internal/embeddedpg", "cmd/counterfoil/…"},
 	} {
