@@ -18,8 +18,6 @@ const (
 	MaxTokenBytes = MaxSigningInput + 1 + 86
 	// MaxInteger is the largest integer that every JSON reader keeps exact.
 	MaxInteger = 1<<53 - 1
-
-	version = 1
 )
 
 // Outcome says how an operation ended.

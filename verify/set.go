@@ -118,6 +118,7 @@ func (s *Set) pair(w *wallet, c *receipts.Claims) *receipts.Claims {
 			s.checkPair(first, c)
 			return first
 		}
+	case receipts.Succeeded, receipts.Denied, receipts.Failed:
 	}
 	return nil
 }
