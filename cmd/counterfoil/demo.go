@@ -104,10 +104,10 @@ func demoDir(dir string) (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // what is secret in it has modes of its own
+	if err := os.MkdirAll(dir, 0o755); err != nil { // what is secret in it has modes of its own
 		return "", err
 	}
-	return dir, os.Chmod(dir, 0o711) //nolint:gosec // as above
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // demoListener takes the wanted address; only the default one gives way to a free port.

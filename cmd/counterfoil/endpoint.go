@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
@@ -21,7 +22,7 @@ type endpoint struct {
 }
 
 // holdEndpoint never fails: what cannot be held is a gateway without a name.
-func holdEndpoint(cfg *config.Config, l net.Listener) *endpoint {
+func holdEndpoint(ctx context.Context, cfg *config.Config, l net.Listener) *endpoint {
 	if cfg.Database.Embedded() {
 		return &endpoint{name: "embedded"} // the lock on the directory is the guard
 	}
@@ -37,7 +38,7 @@ func holdEndpoint(cfg *config.Config, l net.Listener) *endpoint {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(boot), namespace, l.Addr().String(), cfg.Database.Place()}, "\x00")))
 	name := hex.EncodeToString(sum[:16])
 	// An abstract socket belongs to its process and to its network namespace, and dies with either.
-	guard, err := net.Listen("unix", "@counterfoil-"+name)
+	guard, err := new(net.ListenConfig).Listen(ctx, "unix", "@counterfoil-"+name)
 	if err != nil {
 		return &endpoint{}
 	}

@@ -21,17 +21,17 @@ func TestEndpointHasOneHolder(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	cfg := &config.Config{Listen: l.Addr().String(), Database: config.Database{URL: "postgres://a/b"}}
-	first := holdEndpoint(cfg, l)
-	if second := holdEndpoint(cfg, l); first.name == "" || second.name != "" {
+	first := holdEndpoint(t.Context(), cfg, l)
+	if second := holdEndpoint(t.Context(), cfg, l); first.name == "" || second.name != "" {
 		t.Errorf("first %q, second %q", first.name, second.name)
 	}
 	first.release()
-	again := holdEndpoint(cfg, l)
+	again := holdEndpoint(t.Context(), cfg, l)
 	if again.name != first.name {
 		t.Errorf("the successor's name is %q, the predecessor's %q", again.name, first.name)
 	}
 	again.release()
-	other := holdEndpoint(&config.Config{Listen: cfg.Listen, Database: config.Database{URL: "postgres://a/other"}}, l)
+	other := holdEndpoint(t.Context(), &config.Config{Listen: cfg.Listen, Database: config.Database{URL: "postgres://a/other"}}, l)
 	if other.name == first.name {
 		t.Error("a gateway of another database has the same name")
 	}

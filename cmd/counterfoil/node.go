@@ -32,7 +32,7 @@ type node struct {
 
 // openNode makes a gateway that has only to be served.
 func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Keyring, l net.Listener, log *slog.Logger) (_ *node, err error) {
-	n := &node{listener: l, endpoint: holdEndpoint(cfg, l)}
+	n := &node{listener: l, endpoint: holdEndpoint(ctx, cfg, l)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close(context.WithoutCancel(ctx)))

@@ -54,7 +54,7 @@ func (a *app) serve(ctx context.Context, file string, migrate bool, drain time.D
 	}
 	log := logger(a.errOut, cfg.Log)
 	// Whoever cannot have the port does not touch the database.
-	listener, err := net.Listen("tcp", cfg.Listen)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return err
 	}

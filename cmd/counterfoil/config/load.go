@@ -68,7 +68,7 @@ func readFile(path string) ([]byte, error) {
 	if info.Size() > maxFileBytes {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
 	}
-	return os.ReadFile(path) //nolint:gosec // the operator names the file
+	return os.ReadFile(path)
 }
 
 // unknownVariables refuses what looks like an override and overrides nothing.

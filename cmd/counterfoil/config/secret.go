@@ -28,15 +28,24 @@ func (s Secret) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:4])
 }
 
-func (s Secret) String() string               { return "[secret]" }
-func (s Secret) GoString() string             { return "[secret]" }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue("[secret]") }
-func (s Secret) MarshalText() ([]byte, error) { return []byte("[secret]"), nil }
+const hidden = "[secret]"
+
+// String hides the text from %s and %v.
+func (s Secret) String() string { return hidden }
+
+// GoString hides the text from %#v.
+func (s Secret) GoString() string { return hidden }
+
+// LogValue hides the text from slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
+
+// MarshalText hides the text from encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // ReadSecret reads a file that only its owner may read. The mode is taken from the open file, so
 // that what was checked is what is read.
 func ReadSecret(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator names the file
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		var pe *os.PathError
 		if errors.As(err, &pe) {
