@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,7 @@ func (a *app) serve(ctx context.Context, file string, migrate bool, drain time.D
 		return refused(err)
 	}
 	log := logger(a.errOut, cfg.Log)
+	a.tuneCollector()
 	// Whoever cannot have the port does not touch the database.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -79,6 +81,17 @@ func (a *app) serve(ctx context.Context, file string, migrate bool, drain time.D
 	err = errors.Join(err, n.close(closing))
 	log.InfoContext(closing, "stopped", "clean", err == nil)
 	return err
+}
+
+// collectorPercent lets garbage grow to this share of the live heap before it is collected. The live heap is
+// a few megabytes and what a call leaves is short-lived, so the default collects many times a second.
+const collectorPercent = 400
+
+// tuneCollector leaves the choice to GOGC where that is set.
+func (a *app) tuneCollector() {
+	if a.env["GOGC"] == "" {
+		debug.SetGCPercent(collectorPercent)
+	}
 }
 
 // prepareSchema migrates what is this program's own, and somebody's database only when asked to.
