@@ -81,7 +81,9 @@ func NewDurable(t testing.TB) *embeddedpg.Server {
 	if err := fill(ctx, dir); err != nil {
 		t.Fatalf("testdb: %v", err)
 	}
-	s, err := embeddedpg.Start(ctx, embeddedpg.Options{Dir: dir})
+	// A killed server would leave its shared memory outside of its directory.
+	inside := map[string]string{"dynamic_shared_memory_type": "mmap"}
+	s, err := embeddedpg.Start(ctx, embeddedpg.Options{Dir: dir, Settings: inside})
 	if err != nil {
 		t.Fatalf("testdb: %v", err)
 	}
