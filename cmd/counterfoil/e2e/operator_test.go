@@ -200,7 +200,7 @@ type terms struct {
 
 // anything allows all tools as far as any test goes.
 func anything() object {
-	return object{"tools": []string{"payout", "refund", "send_email", "slow"}, "limits": object{"credits": 1_000_000}}
+	return object{"tools": []string{"payout", "refund", "send_email", "slow", "flaky", "flaky_charged", "metered"}, "limits": object{"credits": 1_000_000}}
 }
 
 // issue issues a permit of the tenant's and gives its id.

@@ -24,15 +24,18 @@ const (
 // What the tools of every system cost.
 const (
 	payoutPrice = 5
-	refundPrice = 3
 	slowPrice   = 2
+	flakyPrice  = 4
 )
 
 const toolLines = `
   - {name: payout, upstream: payments, credits: 5, scopes: [payments.write], value: {pointer: /amount, currency: USD}, recipient: {pointers: [/to]}}
   - {name: refund, upstream: payments, credits: 3, scopes: [payments.write]}
   - {name: send_email, upstream: payments, credits: 1, scopes: [mail.send], recipient: {pointers: [/to]}}
-  - {name: slow, upstream: payments, credits: 2, scopes: [payments.write]}`
+  - {name: slow, upstream: payments, credits: 2, scopes: [payments.write]}
+  - {name: flaky, upstream: payments, credits: 4, scopes: [payments.write]}
+  - {name: flaky_charged, upstream: payments, upstream_tool: flaky, credits: 4, on_tool_error: charge}
+  - {name: metered, upstream: payments, upstream_tool: payout, credits: {max: 9, actual: /structuredContent/effect}}`
 
 // system is a database, a tool and one gateway or more.
 type system struct {
