@@ -24,7 +24,7 @@ func documents(t *testing.T) map[string]string {
 		path := filepath.Join(top, name)
 		pages[path] = string(read(t, path))
 	}
-	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".md" {
 			pages[path] = string(read(t, path))
 		}
@@ -124,7 +124,7 @@ func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	names := map[string]bool{}
-	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
 			for _, found := range declared.FindAllStringSubmatch(string(read(t, path)), -1) {
 				names[found[1]] = true
