@@ -14,7 +14,7 @@ import (
 	"counterfoil/ledger"
 )
 
-// ErrUnauthenticated: no credential, more than one, or one that is not known.
+// ErrUnauthenticated means no credential, more than one, or one that is not known.
 var ErrUnauthenticated = errors.New("credential missing or not valid")
 
 // Role is what a credential may do.

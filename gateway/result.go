@@ -182,6 +182,7 @@ func credits(n int64) string {
 
 func adviceWords(r Retry) string {
 	switch r {
+	case RetryNever:
 	case RetrySameKey:
 		return "Ask again with the same idempotency key: nothing new will run."
 	case RetryNewKey:

@@ -18,7 +18,7 @@ import (
 	"counterfoil/receipts"
 )
 
-// ErrTooLarge: the body is over the limit and was not read to its end.
+// ErrTooLarge means that the body is over the limit and was not read to its end.
 var ErrTooLarge = errors.New("the request body is too large")
 
 const (

@@ -48,7 +48,7 @@ type AgentKey struct {
 // AgentByKey finds the agent of an API key by the key's SHA-256. ErrNotFound stands for unknown, deleted and
 // expired alike. An answer is at most a second old; a key deleted through this process is gone at once.
 func (l *Ledger) AgentByKey(ctx context.Context, sha256 [32]byte) (*Agent, error) {
-	return l.agents.get(ctx, time.Now(), sha256, func(ctx context.Context) (*Agent, time.Duration, error) {
+	return l.agents.get(ctx, l.now(), sha256, func(ctx context.Context) (*Agent, time.Duration, error) {
 		var a Agent
 		var sum []byte
 		row := l.pool.QueryRow(ctx, sql.Query("agent_by_key"), sha256[:])

@@ -61,6 +61,7 @@ func (l *Ledger) Claim(ctx context.Context, c *Claim) (Claimed, error) {
 		return Claimed{}, ErrPermitUnknown
 	case unknownWallet:
 		return Claimed{}, ErrNotFound
+	case undecided, existing:
 	}
 	op, err := l.Lookup(ctx, c.Wallet, c.Key)
 	if err == nil && op == nil {
@@ -94,7 +95,7 @@ func newClaimJob(c *Claim) (*claimJob, error) {
 
 func (j *claimJob) granted() *Granted {
 	return &Granted{
-		ID: prefixOperation + j.record.id.String(), OperationKey: j.operationKey, At: time.Now(), record: j.record,
+		ID: prefixOperation + j.record.id.String(), OperationKey: j.operationKey, record: j.record,
 	}
 }
 
@@ -102,10 +103,10 @@ func (j *claimJob) granted() *Granted {
 // read back after a COMMIT without an answer.
 func (l *Ledger) runClaims(tickets []*ticket[*claimJob]) {
 	for try := 0; ; try++ {
-		began := time.Now()
+		began := l.now()
 		err := l.claimBatch(tickets)
 		if err == nil {
-			l.onCommit("claim", len(tickets), time.Since(began))
+			l.onCommit("claim", len(tickets), l.now().Sub(began))
 			l.answerClaims(tickets, nil)
 			return
 		}

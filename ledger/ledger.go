@@ -25,7 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Options is what a ledger is made of. URL, Issuer, Signer, Explain, Lease and Logger are required.
+// Options is what a ledger is made of. URL, Issuer, Signer, Explain, Lease, Logger and Now are required.
 type Options struct {
 	URL    string
 	Issuer string // of receipts: the gateway's issuer URL
@@ -47,6 +47,7 @@ type Options struct {
 	Patience  time.Duration // how long a caller waits for the store; 0: 20 s
 
 	Logger *slog.Logger
+	Now    func() time.Time // for caches and durations; what is recorded has the database's time
 	// OnCommit is told of each committed batch. Nil: nobody is.
 	OnCommit func(lane string, size int, took time.Duration)
 	// OnUncertain is told now and then how many operations wait for a reconciliation. Nil: nobody is.
@@ -66,6 +67,7 @@ func (o *Options) check() error {
 	require(o.Explain != nil, "Explain is required")
 	require(o.Lease >= time.Second, "the lease must be at least 1s")
 	require(o.Logger != nil, "a logger is required")
+	require(o.Now != nil, "a clock is required")
 	o.Shards = defaulted(o.Shards, 1)
 	o.Readers = defaulted(o.Readers, 2)
 	o.QueueSize = defaulted(o.QueueSize, 4096)
@@ -105,6 +107,7 @@ type Ledger struct {
 	endpoint    string
 	instance    uuid.UUID
 	log         *slog.Logger
+	now         func() time.Time
 	onCommit    func(lane string, size int, took time.Duration)
 	onUncertain func(n int64)
 
@@ -140,7 +143,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
-		endpoint: o.Endpoint, instance: id, log: o.Logger, onCommit: o.OnCommit, onUncertain: o.OnUncertain, stop: make(chan struct{}),
+		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
 	}
 	l.header, _, _ = strings.Cut(jws.SigningInput(receipts.Type, o.Signer.KeyID(), nil), ".")
@@ -242,5 +245,5 @@ func (l *Ledger) shard(wallet string) shard {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(wallet))
-	return l.shards[h.Sum32()%uint32(len(l.shards))] //nolint:gosec // at most 64
+	return l.shards[h.Sum32()%uint32(len(l.shards))]
 }

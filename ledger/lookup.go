@@ -44,7 +44,7 @@ func (l *Ledger) Lookup(ctx context.Context, wallet, key string) (*Operation, er
 		return nil, err
 	}
 	if job.found == nil {
-		return nil, nil //nolint:nilnil // "unused" is an answer, documented above
+		return nil, nil
 	}
 	return l.operationOf(job)
 }

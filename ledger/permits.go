@@ -36,7 +36,7 @@ type PermitTrust struct {
 // permits.ErrInvalid: its signature, issuer or content is not accepted (any more). Whether it is expired or
 // revoked is a verdict of the call, not of this.
 func (l *Ledger) PermitByID(ctx context.Context, id string, t PermitTrust) (*permits.Permit, error) {
-	return l.permits.get(ctx, time.Now(), id, func(ctx context.Context) (*permits.Permit, time.Duration, error) {
+	return l.permits.get(ctx, l.now(), id, func(ctx context.Context) (*permits.Permit, time.Duration, error) {
 		row, err := readPermit(ctx, l.pool, id)
 		if err != nil {
 			return nil, 0, err

@@ -55,10 +55,10 @@ func (l *Ledger) Settle(ctx context.Context, s *Settlement) (*Operation, error) 
 // went unanswered needs no look-up of its own: the next try finds the holds gone and its own receipts.
 func (l *Ledger) runSettles(tickets []*ticket[*settleJob]) {
 	for try := 0; ; try++ {
-		began := time.Now()
+		began := l.now()
 		err := l.settleBatch(tickets)
 		if err == nil {
-			l.onCommit("settle", len(tickets), time.Since(began))
+			l.onCommit("settle", len(tickets), l.now().Sub(began))
 			for _, t := range tickets {
 				l.waiters.close(t.job.record.id)
 				t.answer(nil)

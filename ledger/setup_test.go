@@ -53,6 +53,7 @@ func setup(t *testing.T, opts ...func(*ledger.Options)) *bundle {
 func (b *bundle) open(t *testing.T, opts ...func(*ledger.Options)) *ledger.Ledger {
 	t.Helper()
 	o := ledger.Options{
+		Now: time.Now,
 		URL: b.url, Issuer: issuer, Signer: b.receipt, Explain: explain, Lease: 15 * time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	}

@@ -149,7 +149,7 @@ func hotPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, errors.New("the database URL cannot be parsed")
 	}
-	config.MaxConns = int32(2*o.Shards + o.Readers + 2) //nolint:gosec // bounded by Options.check
+	config.MaxConns = int32(2*o.Shards + o.Readers + 2)
 	config.MinConns = 1
 	params := config.ConnConfig.RuntimeParams
 	params["application_name"] = "counterfoil"

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"time"
 
 	"counterfoil/permits"
 	"counterfoil/receipts"
@@ -60,7 +59,6 @@ type Claimed struct {
 type Granted struct {
 	ID           string // op_…
 	OperationKey string // private: only for the upstream
-	At           time.Time
 
 	record record
 }

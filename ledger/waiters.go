@@ -28,10 +28,3 @@ func (w *waiters) done(id uuid.UUID) <-chan struct{} {
 	defer w.mu.Unlock()
 	return w.open[id]
 }
-
-// count is how many operations this process has granted and not settled.
-func (w *waiters) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.open)
-}

@@ -89,18 +89,18 @@ func (a *app) bench(ctx context.Context, o bench.Options, asJSON bool) (err erro
 // benchDir makes a directory that the database's user can reach, where none is given.
 func benchDir(dir *string) (remove func() error, err error) {
 	if *dir != "" {
-		return func() error { return nil }, os.MkdirAll(*dir, 0o755) //nolint:gosec // the database's user passes through
+		return func() error { return nil }, os.MkdirAll(*dir, 0o755)
 	}
 	parent, err := embeddedpg.DefaultDir()
 	if err != nil {
 		return nil, err
 	}
 	parent = filepath.Dir(parent)
-	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // the database's user passes through
+	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, err
 	}
 	if *dir, err = os.MkdirTemp(parent, "counterfoil-bench-"); err != nil {
 		return nil, err
 	}
-	return func() error { return os.RemoveAll(*dir) }, os.Chmod(*dir, 0o755) //nolint:gosec // as above
+	return func() error { return os.RemoveAll(*dir) }, os.Chmod(*dir, 0o755)
 }

@@ -46,6 +46,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		return nil, err
 	}
 	n.ledger, err = ledger.Open(ctx, ledger.Options{
+		Now: time.Now,
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
 		OnCommit: metrics.OnCommit, OnUncertain: metrics.SetUncertain,

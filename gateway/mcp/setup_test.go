@@ -170,6 +170,7 @@ func (h *house) open() {
 	h.metrics = prometheus.NewRegistry()
 	metrics := gateway.NewMetrics(h.metrics, "test")
 	h.ledger, err = ledger.Open(h.t.Context(), ledger.Options{
+		Now: time.Now,
 		URL: h.url, Issuer: issuer, Signer: signer, Explain: gateway.Explain, Lease: 15 * time.Second,
 		Logger: h.locked, OnCommit: metrics.OnCommit,
 	})

@@ -61,6 +61,7 @@ func setup(t *testing.T) *bundle {
 	}
 	log := slog.New(slog.DiscardHandler)
 	l, err := ledger.Open(context.Background(), ledger.Options{
+		Now: time.Now,
 		URL: testdb.New(t), Issuer: issuer, Signer: signer, Signers: ring.Signer, Explain: gateway.Explain, Lease: 15 * time.Second, Logger: log,
 	})
 	if err != nil {

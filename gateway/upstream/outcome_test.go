@@ -91,12 +91,22 @@ func answeredRows() []row {
 		{"asks for input", body(200, "application/json", func(id string) string {
 			return rpcResult(id, `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`)
 		}), receipts.Failed, receipts.ReasonInputAbandoned, none, false, 0},
-		{"error 32602 after acting", body(200, "application/json", func(id string) string { return rpcError(id, -32602) }),
-			receipts.Uncertain, receipts.ReasonUpstreamError, upstream.Config{Refusals: []int{}}, false, 0},
-		{"error 32000 as a refusal", body(200, "application/json", func(id string) string { return rpcError(id, -32000) }),
-			receipts.Failed, receipts.ReasonUpstreamRejected, upstream.Config{Refusals: []int{-32000}}, false, 0},
-		{"status 404 with an error under no id", body(404, "application/json", func(string) string { return rpcError("null", -32001) }),
-			receipts.Failed, receipts.ReasonUpstreamRejected, none, false, 0},
+		{
+			"error 32602 after acting", body(200, "application/json", func(id string) string { return rpcError(id, -32602) }),
+			receipts.Uncertain, receipts.ReasonUpstreamError,
+			upstream.Config{Refusals: []int{}},
+			false, 0,
+		},
+		{
+			"error 32000 as a refusal", body(200, "application/json", func(id string) string { return rpcError(id, -32000) }),
+			receipts.Failed, receipts.ReasonUpstreamRejected,
+			upstream.Config{Refusals: []int{-32000}},
+			false, 0,
+		},
+		{
+			"status 404 with an error under no id", body(404, "application/json", func(string) string { return rpcError("null", -32001) }),
+			receipts.Failed, receipts.ReasonUpstreamRejected, none, false, 0,
+		},
 		{"status 400 without end", func(c net.Conn, _ string) bool {
 			send(c, "HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
 			return held(c)
@@ -106,8 +116,12 @@ func answeredRows() []row {
 
 func brokenRows() []row {
 	rejected := func(name, contentType string, text func(id string) string) row {
-		return row{name, func(c net.Conn, id string) bool { return respond(c, 200, contentType, text(id)) },
-			receipts.Uncertain, receipts.ReasonResponseRejected, upstream.Config{}, false, 0}
+		return row{
+			name, func(c net.Conn, id string) bool { return respond(c, 200, contentType, text(id)) },
+			receipts.Uncertain, receipts.ReasonResponseRejected,
+			upstream.Config{},
+			false, 0,
+		}
 	}
 	const brief = true
 	lost := func(name string, do func(c net.Conn, id string) bool, brief bool) row {

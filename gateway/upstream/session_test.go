@@ -92,7 +92,7 @@ func TestUnprobedServers(t *testing.T) {
 	}{
 		"refuses us": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, receipts.ReasonUpstreamRejected},
 		"is broken":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, receipts.ReasonUpstreamUnreachable},
-		"redirects":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", 307) }, receipts.ReasonUpstreamUnreachable},
+		"redirects":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusTemporaryRedirect) }, receipts.ReasonUpstreamUnreachable},
 		"is silent": {func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that we leave
 			<-r.Context().Done()
@@ -215,9 +215,17 @@ func TestProgress(t *testing.T) {
 func TestConfigFaults(t *testing.T) {
 	t.Parallel()
 	for _, config := range []upstream.Config{
-		{}, {URL: "ftp://x/"}, {URL: "http://"}, {URL: "http://u:p@x/"}, {URL: "http://x/#f"}, {URL: "http://x/", Timeout: -1},
-		{URL: "http://x/", Concurrency: -1}, {URL: "http://x/", ForwardKeyHeader: "Mcp-Name"}, {URL: "http://x/", ForwardKeyHeader: "a b"},
-		{URL: "http://x/", Headers: http.Header{"Content-Length": {"1"}}}, {URL: "http://x/", Headers: http.Header{"X-A": {"a\nb"}}},
+		{},
+		{URL: "ftp://x/"},
+		{URL: "http://"},
+		{URL: "http://u:p@x/"},
+		{URL: "http://x/#f"},
+		{URL: "http://x/", Timeout: -1},
+		{URL: "http://x/", Concurrency: -1},
+		{URL: "http://x/", ForwardKeyHeader: "Mcp-Name"},
+		{URL: "http://x/", ForwardKeyHeader: "a b"},
+		{URL: "http://x/", Headers: http.Header{"Content-Length": {"1"}}},
+		{URL: "http://x/", Headers: http.Header{"X-A": {"a\nb"}}},
 		{URL: "http://x/", Headers: http.Header{"Key": {"a"}}, ForwardKeyHeader: "key"},
 	} {
 		if c, err := upstream.New(config); err == nil {

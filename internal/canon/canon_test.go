@@ -26,14 +26,18 @@ func accepted() []vector {
 		{"blank around", " \t\r\n[ 1 , 2 ]\n", `[1,2]`},
 		{"empty object", `{}`, `{}`},
 		{"empty name", `{"":1}`, `{"":1}`},
-		{"RFC 8785 3.2.2", `{"numbers":[333333333.3333333,1E30,4.50,2e-3,0.000000000000000000000000001],
+		{
+			"RFC 8785 3.2.2", `{"numbers":[333333333.3333333,1E30,4.50,2e-3,0.000000000000000000000000001],
 			"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}`,
-			`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`},
-		{"RFC 8785 3.2.3, UTF-16 order",
+			`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,
+		},
+		{
+			"RFC 8785 3.2.3, UTF-16 order",
 			`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One",` +
 				`"\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`,
 			`{"\r":"Carriage Return","1":"One","` + "\u0080" + `":"Control","ö":"Latin Small Letter O With Diaeresis",` +
-				`"€":"Euro Sign","😀":"Emoji: Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`},
+				`"€":"Euro Sign","😀":"Emoji: Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`,
+		},
 		{"surrogate pair", `"\uD83D\uDE00"`, `"😀"`},
 		{"escaped backslash before u", `"\\ud800"`, `"\\ud800"`},
 		{"U+FFFE, U+FFFF, NUL", `"\ufffe\uffff\u0000"`, "\"\ufffe\uffff\\u0000\""},

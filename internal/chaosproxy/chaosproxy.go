@@ -241,7 +241,7 @@ func readMessage(from io.Reader) (head byte, body []byte, err error) {
 func writeMessage(to io.Writer, head byte, body []byte) bool {
 	message := make([]byte, 5, 5+len(body))
 	message[0] = head
-	binary.BigEndian.PutUint32(message[1:], uint32(len(body)+4)) //nolint:gosec // it came with such a length
+	binary.BigEndian.PutUint32(message[1:], uint32(len(body)+4))
 	_, err := to.Write(append(message, body...))
 	return err == nil
 }

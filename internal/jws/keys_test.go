@@ -279,7 +279,7 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	pub := public(t, "receipt")
 	_, kid := key(t, "receipt")
-	any := keySet(t, jws.Key{Public: pub})
+	foreign := keySet(t, jws.Key{Public: pub})
 	receipt := keySet(t, jws.Key{Public: pub, Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10})
 	permit := keySet(t, jws.Key{Public: pub, Purpose: jws.PurposePermit, Status: jws.StatusActive})
 	revoked := keySet(t, jws.Key{Public: pub, Status: jws.StatusRevoked, Expires: 50})
@@ -287,8 +287,8 @@ func TestMerge(t *testing.T) {
 		set  jws.KeySet
 		want jws.Key
 	}{
-		"a stated purpose beats none":       {any.Merge(receipt), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10}},
-		"whichever comes first":             {receipt.Merge(any), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10}},
+		"a stated purpose beats none":       {foreign.Merge(receipt), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10}},
+		"whichever comes first":             {receipt.Merge(foreign), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10}},
 		"of two purposes the receiver's":    {receipt.Merge(permit), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusActive, NotBefore: 10}},
 		"revoked anywhere is revoked":       {receipt.Merge(revoked), jws.Key{Purpose: jws.PurposeReceipt, Status: jws.StatusRevoked, NotBefore: 10, Expires: 50}},
 		"revoked anywhere is revoked, also": {revoked.Merge(permit), jws.Key{Purpose: jws.PurposePermit, Status: jws.StatusRevoked, Expires: 50}},
@@ -302,7 +302,7 @@ func TestMerge(t *testing.T) {
 	if _, ok := receipt.Merge(permit).Find(kid, jws.PurposePermit); ok {
 		t.Error("a receipt key must not become a permit key")
 	}
-	if got := any.Keys(); got[0].Purpose != "" || len(any.Merge(receipt).Merge(keySet(t, jws.Key{Public: public(t, "other")})).Keys()) != 2 {
+	if got := foreign.Keys(); got[0].Purpose != "" || len(foreign.Merge(receipt).Merge(keySet(t, jws.Key{Public: public(t, "other")})).Keys()) != 2 {
 		t.Error("a set must not change by being merged")
 	}
 }

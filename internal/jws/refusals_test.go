@@ -284,12 +284,12 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			err := verify(t, r.token)
 			for _, s := range sentinels {
-				if errors.Is(err, s) != (s == r.want) {
+				if errors.Is(err, s) != errors.Is(r.want, s) {
 					t.Fatalf("got %v, want only %q", err, r.want)
 				}
 			}
 			_, err = jws.Guard(r.token, testType, testMax)
-			needsKey := r.want == jws.ErrKeyUnknown || r.want == jws.ErrSignature
+			needsKey := errors.Is(r.want, jws.ErrKeyUnknown) || errors.Is(r.want, jws.ErrSignature)
 			if (err == nil) != needsKey {
 				t.Fatalf("guard alone: %v", err)
 			}
@@ -322,7 +322,7 @@ func TestKeysKeepToTheirPurposeAndStatus(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
-			if (err == nil || c.want == jws.ErrKeyRevoked) && (got.ID != kid || !bytes.Equal(tok.Payload, []byte(payload))) {
+			if (err == nil || errors.Is(c.want, jws.ErrKeyRevoked)) && (got.ID != kid || !bytes.Equal(tok.Payload, []byte(payload))) {
 				t.Fatalf("got key %+v, payload %s", got, tok.Payload)
 			}
 			if got.Expires != 0 && (!got.InUse(100) || !got.InUse(199) || got.InUse(99) || got.InUse(200)) {

@@ -116,7 +116,7 @@ func (b *run) startChildren(ctx context.Context) ([]*child, error) {
 	if err != nil {
 		return list, err
 	}
-	if out, err := exec.CommandContext(ctx, b.Program, "keys", "new", "--config", file).CombinedOutput(); err != nil { //nolint:gosec // our own program
+	if out, err := exec.CommandContext(ctx, b.Program, "keys", "new", "--config", file).CombinedOutput(); err != nil {
 		return list, fmt.Errorf("make keys: %w: %s", err, out)
 	}
 	if b.gateway, _, err = start(ctx, b.Program, "the gateway", false, "serve", "--config", file, "--migrate"); err != nil {
@@ -144,7 +144,7 @@ func (b *run) load(ctx context.Context, spec loadSpec) (loadResult, error) {
 	if err != nil {
 		return result, err
 	}
-	cmd := exec.CommandContext(ctx, b.Program, "bench", "load") //nolint:gosec // our own program
+	cmd := exec.CommandContext(ctx, b.Program, "bench", "load")
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stdin = bytes.NewReader(text)
 	var complaint strings.Builder

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,16 +20,16 @@ import (
 
 // child is a process of the bench. Each part runs in its own, as in production.
 type child struct {
-	name string
-	cmd  *exec.Cmd
-	log  bytes.Buffer
-	done chan error
+	name  string
+	cmd   *exec.Cmd
+	log   bytes.Buffer
+	ended chan struct{} // closed when it has ended
 }
 
 // start runs the program again with other arguments. What it prints first is returned when wantLine.
 func start(ctx context.Context, program, name string, wantLine bool, args ...string) (*child, string, error) {
-	c := &child{name: name, done: make(chan error, 1)}
-	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...) //nolint:gosec // our own program
+	c := &child{name: name, ended: make(chan struct{})}
+	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.cmd.Stderr = &c.log
 	out, err := c.cmd.StdoutPipe()
@@ -46,7 +45,8 @@ func start(ctx context.Context, program, name string, wantLine bool, args ...str
 		first, _ := reader.ReadString('\n')
 		line <- strings.TrimSpace(first)
 		_, _ = io.Copy(io.Discard, reader)
-		c.done <- c.cmd.Wait()
+		_ = c.cmd.Wait() // how it ended is in ProcessState
+		close(c.ended)
 	}()
 	if !wantLine {
 		return c, "", nil
@@ -72,10 +72,10 @@ func (c *child) tail() string {
 func (c *child) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-c.done:
+	case <-c.ended:
 	case <-time.After(20 * time.Second):
 		_ = c.cmd.Process.Kill()
-		<-c.done
+		<-c.ended
 	}
 }
 
@@ -178,9 +178,8 @@ func awaitReady(ctx context.Context, gateway *child, base string) error {
 			return nil
 		}
 		select {
-		case err := <-gateway.done:
-			gateway.done <- err
-			return fmt.Errorf("the gateway ended: %w: %s", errors.Join(err), gateway.tail())
+		case <-gateway.ended:
+			return fmt.Errorf("the gateway ended (%s): %s", gateway.cmd.ProcessState, gateway.tail())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):

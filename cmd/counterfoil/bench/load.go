@@ -139,7 +139,7 @@ func (g *generator) open(ctx context.Context, began time.Time) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 4096)
 	due := began
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // arrival times, no secret
+	random := rand.New(rand.NewPCG(1, 2))
 	for {
 		due = due.Add(time.Duration(random.ExpFloat64() / g.spec.Rate * float64(time.Second)))
 		select {
@@ -180,7 +180,7 @@ var (
 func (g *generator) call(n int64) error {
 	key := n
 	if g.spec.Kind == kindReplay {
-		key = int64(rand.IntN(g.spec.Replays)) //nolint:gosec // load, no secret
+		key = int64(rand.IntN(g.spec.Replays))
 	}
 	from := g.spec.Accounts[int(key)%len(g.spec.Accounts)]
 	// A call that has begun ends by its own time-out: a phase that ends cuts nothing off.

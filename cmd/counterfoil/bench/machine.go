@@ -101,7 +101,7 @@ func newPgbench(ctx context.Context, binDir, url string) (*pgbench, error) {
 
 func (p *pgbench) run(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "-h", p.host, "-p", p.port, "-U", p.user, pgbenchDatabase)
-	cmd := exec.CommandContext(ctx, p.program, args...) //nolint:gosec // PostgreSQL's own program
+	cmd := exec.CommandContext(ctx, p.program, args...)
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+p.password)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
