@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"counterfoil/ledger"
+	"counterfoil/receipts"
 )
 
 // Metrics are the numbers of contract 10. No label names a wallet, a permit, an
@@ -97,6 +98,11 @@ func (m *Metrics) replayed(tool string) { m.replays.WithLabelValues(tool).Inc() 
 func (m *Metrics) OnCommit(_ string, size int, took time.Duration) {
 	m.batchSize.Observe(float64(size))
 	m.commitSeconds.Observe(took.Seconds())
+}
+
+// OnInterrupted counts an operation that a takeover has settled; the gateway that sent it is gone.
+func (m *Metrics) OnInterrupted(tool string) {
+	m.calls.WithLabelValues(tool, string(receipts.Uncertain), string(receipts.ReasonGatewayInterrupted)).Inc()
 }
 
 // SetUncertain sets the number of operations that wait for a reconciliation.

@@ -289,3 +289,40 @@ func isCode(err error, code string) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == code
 }
+
+// A gateway is judged by its own lease: one with a short lease leaves a healthy one with a long lease alone.
+func TestATakeoverGoesByTheLeaseOfTheSilentOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *ledger.Options) { o.Lease = time.Hour })
+	b.wallet(t, "wal_ops", 1000)
+	b.agent(t, "agt_a", "wal_ops")
+	p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 500})
+	ctx := context.Background()
+	c, err := b.ledger.Claim(ctx, claim(t, p, "k", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, "update instances set heartbeat_at = now() - interval '1 minute'"); err != nil {
+		t.Fatal(err)
+	}
+	// Opening recovers before it looks again; its first look is over when the uncertain are counted.
+	looked := make(chan struct{}, 1)
+	b.open(t, func(o *ledger.Options) {
+		o.Lease = time.Second
+		o.OnUncertain = func(int64) {
+			select {
+			case looked <- struct{}{}:
+			default:
+			}
+		}
+	})
+	<-looked
+	if _, err := b.ledger.Settle(ctx, succeeded(c.Granted)); err != nil {
+		t.Errorf("settling after a look of the short lease: %v", err)
+	}
+}

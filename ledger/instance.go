@@ -130,6 +130,9 @@ func (l *Ledger) interrupt(g *Granted) error {
 	if errors.Is(err, ErrSuperseded) {
 		return nil // another gateway was faster
 	}
+	if err == nil {
+		l.onInterrupted(g.record.tool)
+	}
 	return err
 }
 
@@ -139,7 +142,7 @@ const recoverBatch = 256
 func (l *Ledger) interrupted() ([]*Granted, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), l.lease.Milliseconds(), recoverBatch)
+	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), recoverBatch)
 	if err != nil {
 		return nil, fmt.Errorf("find interrupted operations: %w", err)
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	OnCommit func(lane string, size int, took time.Duration)
 	// OnUncertain is told now and then how many operations wait for a reconciliation. Nil: nobody is.
 	OnUncertain func(n int64)
+	// OnInterrupted is told of each operation that a takeover of this ledger has settled. Nil: nobody is.
+	OnInterrupted func(tool string)
 }
 
 func (o *Options) check() error {
@@ -79,6 +81,9 @@ func (o *Options) check() error {
 	}
 	if o.OnUncertain == nil {
 		o.OnUncertain = func(int64) {}
+	}
+	if o.OnInterrupted == nil {
+		o.OnInterrupted = func(string) {}
 	}
 	return errors.Join(faults...)
 }
@@ -110,6 +115,8 @@ type Ledger struct {
 	now         func() time.Time
 	onCommit    func(lane string, size int, took time.Duration)
 	onUncertain func(n int64)
+
+	onInterrupted func(tool string)
 
 	hot  *pgxpool.Pool // lanes only
 	pool *pgxpool.Pool // everything else
@@ -143,7 +150,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
-		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain, stop: make(chan struct{}),
+		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain, onInterrupted: o.OnInterrupted, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
 	}
 	l.header, _, _ = strings.Cut(jws.SigningInput(receipts.Type, o.Signer.KeyID(), nil), ".")
@@ -180,7 +187,7 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if commit == "off" {
 		return errors.New("the database runs with synchronous_commit=off: a commit would be acknowledged before it is durable; set it to on")
 	}
-	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint); err != nil {
+	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint, l.lease.Milliseconds()); err != nil {
 		return fmt.Errorf("register instance: %w", err)
 	}
 	return nil

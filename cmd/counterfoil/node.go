@@ -49,7 +49,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		Now: time.Now,
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
-		OnCommit: metrics.OnCommit, OnUncertain: metrics.SetUncertain,
+		OnCommit: metrics.OnCommit, OnUncertain: metrics.SetUncertain, OnInterrupted: metrics.OnInterrupted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)

@@ -16,6 +16,7 @@ create table installation (
 create table instances (
     id           uuid primary key,
     endpoint     text not null,
+    lease_ms     bigint not null check (lease_ms > 0),
     started_at   timestamptz not null,
     heartbeat_at timestamptz not null
 ) with (fillfactor = 50);

@@ -1,3 +1,3 @@
 -- Registers a gateway process. No lock.
-insert into instances (id, endpoint, started_at, heartbeat_at)
-values ($1, $2, now(), now())
+insert into instances (id, endpoint, lease_ms, started_at, heartbeat_at)
+values ($1, $2, $3, now(), now())

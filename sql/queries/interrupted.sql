@@ -1,4 +1,4 @@
--- No lock: settling takes them. Open holds whose instance has not been heard of for the lease. The holds
+-- No lock: settling takes them. Open holds whose instance has not been heard of for its own lease. The holds
 -- table is as small as what is in flight, so it is read whole.
 select h.wallet_id, h.operation_id, h.permit_id, h.tool, h.credits, h.value_amount, o.key, o.agent_id, o.key_source,
     o.tool_sha256, o.request_hash, o.arguments, o.value_currency, o.value_amount, o.started_ms, encode(p.sha256, 'hex')
@@ -6,5 +6,5 @@ from holds h
 join operations o on o.id = h.operation_id and o.wallet_id = h.wallet_id
 join permits p on p.id = h.permit_id
 left join instances i on i.id = h.instance_id
-where i.id is null or i.heartbeat_at < now() - $1::bigint * interval '1 millisecond'
-limit $2
+where i.id is null or i.heartbeat_at < now() - i.lease_ms * interval '1 millisecond'
+limit $1
