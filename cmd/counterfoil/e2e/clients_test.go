@@ -22,7 +22,7 @@ var packages = []string{"@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotoc
 
 // modules is a directory with the packages installed. It is kept from run to run.
 var modules = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(os.TempDir(), "counterfoil-e2e-npm-"+sum([]byte(strings.Join(packages, " ")))[:12])
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("counterfoil-e2e-npm-%d-%.12s", os.Geteuid(), sum([]byte(strings.Join(packages, " ")))))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

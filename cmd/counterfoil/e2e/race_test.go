@@ -167,7 +167,8 @@ func TestRacersOnTwoGateways(t *testing.T) {
 	t.Parallel()
 	const wallets, racers, pays = 20, 50, 10
 	s := newSystem(t)
-	urls := []string{s.url, s.second(t)}
+	_, second := s.second(t)
+	urls := []string{s.url, second}
 	s.oneKey(t, urls)
 	tenants := make([]tenant, wallets)
 	for i := range tenants {

@@ -116,13 +116,13 @@ func (s *system) restart(t *testing.T) {
 	s.start(t)
 }
 
-// second starts another gateway on the same database, and gives its URL.
-func (s *system) second(t *testing.T) string {
+// second starts another gateway on the same database.
+func (s *system) second(t *testing.T) (p *process, url string) {
 	t.Helper()
 	listen := freeAddress(t)
-	serve(t, s.configure(t, "second.yaml", listen, toolLines))
-	s.described(t, "http://"+listen)
-	return "http://" + listen
+	p, url = serve(t, s.configure(t, "second.yaml", listen, toolLines)), "http://"+listen
+	s.described(t, url)
+	return p, url
 }
 
 func (s *system) described(t *testing.T, url string) {
