@@ -230,8 +230,14 @@ func (c *cluster) command(ctx context.Context, program string, log *tail, args .
 	return cmd
 }
 
+// environment is all that a program of the installation sees. glibc gives freed memory back to the system at
+// the end of almost every statement and faults it in again for the next; a backend that keeps a few megabytes
+// spares that. Other C libraries ignore these names.
 func environment(binDir string) []string {
-	return []string{"LC_ALL=C", "TZ=UTC", "PATH=" + binDir + ":/usr/local/bin:/usr/bin:/bin"}
+	return []string{
+		"LC_ALL=C", "TZ=UTC", "PATH=" + binDir + ":/usr/local/bin:/usr/bin:/bin",
+		"MALLOC_TRIM_THRESHOLD_=67108864", "MALLOC_TOP_PAD_=1048576", "MALLOC_MMAP_THRESHOLD_=4194304",
+	}
 }
 
 // writeFile writes a secret durably, or not at all.
