@@ -230,7 +230,7 @@ func (l *Ledger) claimBatch(tickets []*ticket[*claimJob]) error {
 		}
 		s.write(b, l.instance)
 		if len(s.denied) > 0 {
-			writeRecords(b, s.denied, s.heads, s.nowMS)
+			writeRecords(b, s.denied, s.heads)
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -104,6 +105,9 @@ func (l *lane[T]) work() {
 		case <-l.stop:
 			return
 		case first := <-l.queue:
+			// Who is ready to run may be about to join: let them, so that they share this transaction. With
+			// nobody ready this returns at once; it is no wait.
+			runtime.Gosched()
 			batch = l.fill(batch[:0], first)
 		}
 		if len(batch) > 0 {

@@ -105,30 +105,19 @@ func (l *Ledger) chainUp(records []*record, heads map[string]*chainHead, nowMS i
 }
 
 // writeRecords queues the rows of finished records: receipts, charges, responses and chain heads.
-func writeRecords(b *batch, records []*record, heads map[string]*chainHead, nowMS int64) {
+func writeRecords(b *batch, records []*record, heads map[string]*chainHead) {
 	n := len(records)
 	wallets, ids := make([]string, n), make([]pgtype.UUID, n)
 	seqs, charged, ended := make([]int64, n), make([]int64, n), make([]int64, n)
 	outcomes, reasons, inputs := make([]string, n), make([]string, n), make([]string, n)
-	results := make([][]byte, n)
-	calls, values := make([]int16, n), make([]int64, n)
-	var payers []string
-	var entries []pgtype.UUID
-	var amounts []int64
+	calls, values, results := make([]int16, n), make([]int64, n), make([][]byte, n)
 	for i, r := range records {
 		wallets[i], ids[i], seqs[i], charged[i], ended[i] = r.wallet, pgUUID(r.id), r.seq, r.charged, r.endedMS
 		outcomes[i], reasons[i], inputs[i], results[i] = string(r.outcome), string(r.reason), r.signingInput, r.result
 		calls[i], values[i] = r.callsKept, r.valueKept
-		if r.charged > 0 {
-			payers, entries, amounts = append(payers, r.wallet), append(entries, pgUUID(r.id)), append(amounts, r.charged)
-		}
 	}
-	b.exec("insert_receipts", wallets, seqs, ids, ids, outcomes, reasons, charged, calls, values, ended, inputs)
-	b.exec("insert_responses", wallets, ids, results)
-	if len(payers) > 0 {
-		b.exec("insert_charges", payers, entries, amounts, nowMS)
-	}
-	b.exec("update_chains", chainColumns(heads)...)
+	columns := []any{wallets, seqs, ids, outcomes, reasons, charged, calls, values, ended, inputs, results}
+	b.exec("record_write", append(columns, chainColumns(heads)...)...)
 }
 
 func chainColumns(heads map[string]*chainHead) []any {

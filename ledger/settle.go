@@ -129,8 +129,10 @@ func (l *Ledger) settleBatch(tickets []*ticket[*settleJob]) error {
 			j.tried = append(j.tried, j.record.signingInput)
 			s.giveBack(j)
 		}
-		writeRecords(b, records, s.heads, s.nowMS)
-		s.counters.write(b)
+		writeRecords(b, records, s.heads)
+		if len(s.refunds) > 0 {
+			b.exec("give_back", s.counters.columns()...)
+		}
 		return nil
 	})
 }
@@ -165,14 +167,19 @@ func (s *settleState) lock(b *batch) {
 	for i, j := range s.jobs {
 		wallets[i], ids[i] = j.record.wallet, pgUUID(j.record.id)
 	}
-	b.query("lock_chains", s.heads.scan, wallets)
-	b.query("release_holds", func(row pgx.CollectableRow) error {
+	b.query("settle_take", func(row pgx.CollectableRow) error {
+		var wallet, hash pgtype.Text
+		var seq pgtype.Int8
 		var id pgtype.UUID
-		err := row.Scan(&id)
-		s.owned[id.Bytes] = true
+		err := row.Scan(&s.nowMS, &wallet, &seq, &hash, &id)
+		if id.Valid {
+			s.owned[id.Bytes] = true
+		}
+		if wallet.Valid {
+			s.heads[wallet.String] = &chainHead{seq: seq.Int64, head: hash.String}
+		}
 		return err
 	}, wallets, ids)
-	b.clock(&s.nowMS)
 }
 
 // divide tells the jobs whose holds this transaction took from those somebody settled before. A hold

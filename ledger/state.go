@@ -55,23 +55,25 @@ func newCounters() counters {
 
 // lock queues the locks of these wallets and permits, in the one order.
 func (c counters) lock(b *batch, wallets, permitWallets, permitIDs []string) {
-	b.query("lock_wallets", func(row pgx.CollectableRow) error {
-		w := &walletRow{}
-		err := row.Scan(&w.id, &w.frozen, &w.deposited, &w.committed)
-		c.wallets[w.id] = w
-		return err
-	}, wallets)
-	b.query("lock_usage", func(row pgx.CollectableRow) error {
-		u := &usageRow{}
-		var calls string
-		if err := row.Scan(&u.wallet, &u.permit, &u.credits, &u.callsTotal, &calls, &u.value, &u.revoked); err != nil {
+	b.query("claim_lock", func(row pgx.CollectableRow) error {
+		w, u := &walletRow{}, &usageRow{}
+		var permit, calls pgtype.Text
+		var credits, callsTotal, value pgtype.Int8
+		var revoked pgtype.Bool
+		err := row.Scan(&w.id, &w.frozen, &w.deposited, &w.committed, &permit, &credits, &callsTotal, &calls, &value, &revoked)
+		if err != nil {
 			return err
 		}
-		var err error
-		u.calls, err = decodeCalls(calls)
+		c.wallets[w.id] = w
+		if !permit.Valid {
+			return nil
+		}
+		u.wallet, u.permit, u.revoked = w.id, permit.String, revoked.Bool
+		u.credits, u.callsTotal, u.value = credits.Int64, callsTotal.Int64, value.Int64
+		u.calls, err = decodeCalls(calls.String)
 		c.usage[pair{u.wallet, u.permit}] = u
 		return err
-	}, permitWallets, permitIDs)
+	}, wallets, permitWallets, permitIDs)
 }
 
 // move commits (or with negative amounts, gives back) credits, calls and value.
@@ -91,17 +93,14 @@ func (c counters) move(r *record, credits, calls, value int64) {
 	u.calls[r.tool] += calls
 }
 
-// write queues one net row for each wallet and permit that moved.
-func (c counters) write(b *batch) {
+// columns are one net row for each wallet and permit that moved, as the statements take them.
+func (c counters) columns() []any {
 	var ids []string
 	var deltas []int64
 	for _, w := range c.wallets {
 		if w.delta != 0 {
 			ids, deltas = append(ids, w.id), append(deltas, w.delta)
 		}
-	}
-	if len(ids) > 0 {
-		b.exec("update_wallets", ids, deltas)
 	}
 	var wallets, permitIDs, calls []string
 	var credited, called, valued []int64
@@ -112,9 +111,7 @@ func (c counters) write(b *batch) {
 		wallets, permitIDs, calls = append(wallets, u.wallet), append(permitIDs, u.permit), append(calls, encodeCalls(u.calls))
 		credited, called, valued = append(credited, u.credited), append(called, u.called), append(valued, u.valued)
 	}
-	if len(wallets) > 0 {
-		b.exec("update_usage", wallets, permitIDs, credited, called, calls, valued)
-	}
+	return []any{ids, deltas, wallets, permitIDs, credited, called, calls, valued}
 }
 
 // claimState is everything T1 decides on.
@@ -149,13 +146,14 @@ func newClaimState(tickets []*ticket[*claimJob]) *claimState {
 // lock queues the locks, then the reads that must see what earlier holders of the locks committed.
 func (s *claimState) lock(b *batch) {
 	s.counters.lock(b, s.wallets, s.permitWallets, s.permitIDs)
-	b.query("claimed_keys", func(row pgx.CollectableRow) error {
-		var wallet, key string
-		err := row.Scan(&wallet, &key)
-		s.used[pair{wallet, key}] = true
+	b.query("claim_read", func(row pgx.CollectableRow) error {
+		var wallet, key pgtype.Text
+		err := row.Scan(&s.nowMS, &wallet, &key)
+		if wallet.Valid {
+			s.used[pair{wallet.String, key.String}] = true
+		}
 		return err
 	}, s.keyWallets, s.keys)
-	b.clock(&s.nowMS)
 }
 
 // decide judges one claim against the rows as the claims before it in the batch have left them.
@@ -194,11 +192,9 @@ func (s *claimState) write(b *batch, instance uuid.UUID) {
 	if len(s.written) == 0 {
 		return
 	}
-	b.exec("insert_operations", operationColumns(s.written, s.nowMS)...)
-	if len(s.granted) > 0 {
-		b.exec("insert_holds", holdColumns(s.granted, instance)...)
-	}
-	s.counters.write(b)
+	columns := operationColumns(s.written, s.nowMS)
+	columns = append(columns, holdColumns(s.granted, instance)...)
+	b.exec("claim_write", append(columns, s.counters.columns()...)...)
 }
 
 func operationColumns(jobs []*claimJob, nowMS int64) []any {

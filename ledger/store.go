@@ -34,11 +34,6 @@ func (b *batch) query(name string, scan func(pgx.CollectableRow) error, args ...
 	})
 }
 
-// clock asks for the database's time, once the locks queued before it are held.
-func (b *batch) clock(nowMS *int64) {
-	b.query("clock", func(row pgx.CollectableRow) error { return row.Scan(nowMS) })
-}
-
 // transact runs one transaction in two round trips: begin, lock and read; then, after deciding, write and
 // commit. decide fills the second; it may read more through conn first. An error is a *storeError that says
 // what is known about the commit, unless decide itself refused.
