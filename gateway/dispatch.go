@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
-	"time"
 	"unicode"
 
 	"counterfoil/gateway/upstream"
@@ -174,21 +173,12 @@ func settlementOf(t *entry, granted *ledger.Granted, a upstream.Answer) *ledger.
 	return s
 }
 
-// settle keeps trying while the store does not take the outcome, and then says
-// so: the same key is safe to repeat, nothing is sent again.
+// settle waits until the outcome is recorded. After its deadline it says that it does not know: the ledger
+// goes on trying, the same key is safe to repeat, and nothing is sent again.
 func (g *Gateway) settle(r Request, s *ledger.Settlement) (*ledger.Operation, *Refusal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.base), g.cfg.SettleDeadline)
 	defer cancel()
-	var op *ledger.Operation
-	var err error
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		op, err = g.ledger.Settle(ctx, s)
-		// Only what the ledger refused to take is given to it again: of ErrUnknown
-		// it goes on trying by itself.
-		if !errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, ledger.ErrQueueFull) || !g.pause(ctx, pause) {
-			break
-		}
-	}
+	op, err := g.ledger.Settle(ctx, s)
 	if errors.Is(err, ledger.ErrSuperseded) {
 		// A takeover settled it while this process was away. What it wrote stands.
 		op, err = g.ledger.Lookup(ctx, r.Wallet, r.Key)
@@ -198,14 +188,4 @@ func (g *Gateway) settle(r Request, s *ledger.Settlement) (*ledger.Operation, *R
 	}
 	g.log.Error("an outcome is not known to be recorded", "operation", s.Granted.ID, "outcome", s.Outcome, "reason", s.Reason, "error", err)
 	return nil, &Refusal{Reason: receipts.ReasonOutcomeUnknown}
-}
-
-// pause reports false when ctx has ended.
-func (g *Gateway) pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -2,7 +2,10 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"counterfoil/internal/chaosproxy"
 	"counterfoil/ledger"
@@ -73,5 +76,48 @@ func TestALostAnswerToADenial(t *testing.T) {
 	found, err := b.ledger.Lookup(context.Background(), "wal_ops", "k")
 	if err != nil || found == nil || found.Receipt != c.Denied.Receipt {
 		t.Errorf("the stored record is not what was answered: %v", err)
+	}
+}
+
+// Design 5: what happened is recorded, however long the store is away and whether or not anybody waits.
+func TestASettlementOutlivesItsWaiter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.wallet(t, "wal_ops", 1000)
+	b.agent(t, "agt_a", "wal_ops")
+	p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 500})
+	proxy, url := chaosproxy.Start(t, b.url)
+	through := b.open(t, func(o *ledger.Options) { o.URL, o.QueueSize, o.MaxBatch, o.Patience = url, 1, 1, 2*time.Second })
+	ctx := context.Background()
+	const calls = 8
+	var granted []*ledger.Granted
+	for i := range calls {
+		c, err := through.Claim(ctx, claim(t, p, fmt.Sprintf("key-%d", i), 1))
+		if err != nil || c.Granted == nil {
+			t.Fatalf("claim: %+v, %v", c, err)
+		}
+		granted = append(granted, c.Granted)
+	}
+	proxy.Down()
+	if _, err := through.Claim(ctx, claim(t, p, "while it is away", 1)); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("a claim while the store is away: %v, want ErrUnavailable", err)
+	}
+	// More settlements than the queue holds: each of their waiters leaves without an answer.
+	race(calls, func(i int) {
+		if _, err := through.Settle(ctx, succeeded(granted[i])); !errors.Is(err, ledger.ErrUnknown) {
+			t.Errorf("settling while the store is away: %v, want ErrUnknown", err)
+		}
+	})
+	proxy.Up()
+	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for i := range calls {
+		op, err := b.ledger.Wait(wait, "wal_ops", fmt.Sprintf("key-%d", i))
+		if err != nil || op == nil || op.Outcome != receipts.Succeeded {
+			t.Errorf("key-%d afterwards: %+v, %v", i, op, err)
+		}
+	}
+	if r := b.fsck(t); r.Receipts != calls {
+		t.Errorf("%d receipts, want %d", r.Receipts, calls)
 	}
 }

@@ -15,6 +15,7 @@ type lane[T any] struct {
 	maxBatch int
 	maxBytes int
 	patience time.Duration
+	keep     bool // a job is run whether or not its waiter has stayed: it records what has happened
 	run      func(batch []*ticket[T])
 }
 
@@ -38,18 +39,29 @@ const (
 
 // submit queues a job and waits for its answer. A caller that leaves (ctx) before a batch takes the job
 // leaves nothing behind. From then on ctx no longer counts: only the lane's patience ends the wait, with
-// ErrUnknown.
+// ErrUnknown. A lane that keeps its jobs runs them whoever leaves; there ctx ends the wait too, with ErrUnknown.
 func (l *lane[T]) submit(ctx context.Context, job T, bytes int) error {
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !l.keep {
 		return err
 	}
 	t := &ticket[T]{job: job, bytes: bytes, done: make(chan struct{})}
 	select {
 	case l.queue <- t:
 	default:
-		return ErrQueueFull
+		if !l.keep {
+			return ErrQueueFull
+		}
+		go l.queueLate(t)
 	}
 	return l.await(ctx, t)
+}
+
+// queueLate waits for room. As many wait as there are operations in flight.
+func (l *lane[T]) queueLate(t *ticket[T]) {
+	select {
+	case l.queue <- t:
+	case <-l.stop:
+	}
 }
 
 func (l *lane[T]) await(ctx context.Context, t *ticket[T]) error {
@@ -61,26 +73,34 @@ func (l *lane[T]) await(ctx context.Context, t *ticket[T]) error {
 		case <-t.done:
 			return t.err
 		case <-left:
-			if t.state.CompareAndSwap(ticketWaiting, ticketAbandoned) {
+			if l.keep {
+				return ErrUnknown
+			}
+			if l.abandon(t) {
 				return ctx.Err()
 			}
 			left = nil
 		case <-stop:
-			if t.state.CompareAndSwap(ticketWaiting, ticketAbandoned) {
+			if l.abandon(t) {
 				return ErrUnavailable
 			}
 			stop = nil
 		case <-timer.C:
-			if t.state.CompareAndSwap(ticketWaiting, ticketAbandoned) {
+			if l.abandon(t) {
 				return ErrUnavailable
 			}
-			if t.state.CompareAndSwap(ticketTaken, ticketForsaken) {
+			if l.keep || t.state.CompareAndSwap(ticketTaken, ticketForsaken) {
 				return ErrUnknown
 			}
 			<-t.done
 			return t.err
 		}
 	}
+}
+
+// abandon takes a job back that no batch has taken yet.
+func (l *lane[T]) abandon(t *ticket[T]) bool {
+	return !l.keep && t.state.CompareAndSwap(ticketWaiting, ticketAbandoned)
 }
 
 // answer ends a taken ticket. It reports false when the waiter has left: the job's outcome stands, and
@@ -97,12 +117,14 @@ func (t *ticket[T]) answer(err error) bool {
 // forsaken reports that nobody waits for this ticket any more.
 func (t *ticket[T]) forsaken() bool { return t.state.Load() == ticketForsaken }
 
-// work runs batches until the lane is stopped; what is queued by then is left to its waiters.
+// work runs batches until the lane is stopped. What is queued by then is left to its waiters, or, in a lane
+// that keeps its jobs, tried once more.
 func (l *lane[T]) work() {
 	batch := make([]*ticket[T], 0, l.maxBatch)
 	for {
 		select {
 		case <-l.stop:
+			l.finish(batch)
 			return
 		case first := <-l.queue:
 			// Who is ready to run may be about to join: let them, so that they share this transaction. With
@@ -114,6 +136,19 @@ func (l *lane[T]) work() {
 			l.run(batch)
 		}
 		clear(batch)
+	}
+}
+
+func (l *lane[T]) finish(batch []*ticket[T]) {
+	for l.keep {
+		select {
+		case first := <-l.queue:
+			if batch = l.fill(batch[:0], first); len(batch) > 0 {
+				l.run(batch)
+			}
+		default:
+			return
+		}
 	}
 }
 

@@ -201,6 +201,7 @@ func (l *Ledger) makeLanes(o Options) {
 		}
 		s.claims.limit(l.stop, o)
 		s.settles.limit(l.stop, o)
+		s.settles.keep = true
 		l.shards = append(l.shards, s)
 	}
 	l.lookups = &lane[*lookupJob]{queue: make(chan *ticket[*lookupJob], o.QueueSize), run: l.runLookups}

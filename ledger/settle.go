@@ -25,10 +25,9 @@ type settleJob struct {
 var ErrOverCharge = errors.New("a settlement must charge between zero and what was reserved")
 
 // Settle writes an operation's outcome (T2): receipt, response, charge, and what is given back, in one
-// durable transaction. It is tried until it is committed; a caller that waits longer than the ledger's
-// patience gets ErrUnknown while the tries go on. ErrSuperseded: a takeover settled it before; the result
-// is kept as a late result. ctx counts only until a batch takes the job, so pass one that does not end
-// with the caller's.
+// durable transaction. It is tried until it is committed or the ledger closes; a caller that waits longer
+// than ctx or the ledger's patience gets ErrUnknown while the tries go on. ErrSuperseded: a takeover settled it
+// before; the result is kept as a late result.
 func (l *Ledger) Settle(ctx context.Context, s *Settlement) (*Operation, error) {
 	r := s.Granted.record
 	if s.Charged < 0 || s.Charged > r.authorized {

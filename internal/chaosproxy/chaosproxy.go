@@ -37,6 +37,8 @@ type Proxy struct {
 	skip  int
 	fault Fault
 	cuts  int
+	down  bool
+	links map[*link]bool
 
 	open sync.WaitGroup
 }
@@ -48,7 +50,7 @@ func Start(t testing.TB, target string) (*Proxy, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{}
+	p := &Proxy{links: make(map[*link]bool)}
 	p.network, p.address = "tcp", net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 	if strings.HasPrefix(config.Host, "/") {
 		p.network, p.address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
@@ -73,6 +75,39 @@ func (p *Proxy) Arm(match string, skip int, fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.match, p.skip, p.fault = match, skip, fault
+}
+
+// Down breaks every connection and takes no new one, until Up.
+func (p *Proxy) Down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = true
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// Up takes connections again.
+func (p *Proxy) Up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}
+
+// enter registers a connection; false while the proxy is down.
+func (p *Proxy) enter(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.down {
+		p.links[l] = true
+	}
+	return !p.down
+}
+
+func (p *Proxy) leave(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
 }
 
 // Cuts is how many faults have struck.
@@ -110,8 +145,15 @@ func (p *Proxy) accept() {
 			continue
 		}
 		l := &link{proxy: p, client: client, server: server, statements: make(map[string]string), answered: make(chan struct{}, 64)}
+		if !p.enter(l) {
+			l.close()
+			continue
+		}
 		p.open.Go(l.down)
-		p.open.Go(l.up)
+		p.open.Go(func() {
+			l.up()
+			p.leave(l)
+		})
 	}
 }
 
