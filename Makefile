@@ -1,4 +1,5 @@
-# Thin on purpose: each target is one command that you could type.
+# Thin on purpose: each target is one command that you could type. demo, test and bench first install what
+# they run and the machine lacks (.ci/needs), PostgreSQL above all.
 #
 #   make demo              everything in one process tree; ARGS=--once to end after the proof
 #   make test              all tests; they start the databases they need
@@ -14,12 +15,14 @@ FUZZTIME ?= 20s
 .PHONY: demo build test race fuzz crash bench vectors check fmt-check vet lint tidy-check fmt
 
 demo:
+	@.ci/needs demo
 	$(GO) run ./cmd/counterfoil demo $(ARGS)
 
 build:
 	$(GO) build ./...
 
 test:
+	@.ci/needs test
 	$(GO) test ./...
 
 race:
@@ -32,6 +35,7 @@ crash:
 	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
 
 bench:
+	@.ci/needs bench
 	$(GO) run ./cmd/counterfoil bench $(ARGS)
 
 # Everything that was signed or hashed once must stay readable: the files under testdata, read again.
