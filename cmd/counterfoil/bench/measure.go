@@ -16,10 +16,14 @@ type phasePlan struct {
 }
 
 const (
-	nameHot     = "governed, one wallet"
-	nameMany    = "governed, many wallets"
-	nameReplay  = "replays"
-	namePlain   = "pass-through"
+	nameHot    = "governed, one wallet"
+	nameMany   = "governed, many wallets"
+	nameReplay = "replays"
+	namePlain  = "pass-through"
+
+	nameHotOpen   = "governed, one wallet, open loop"
+	namePlainOpen = "pass-through, open loop"
+
 	replayKeys  = 2000
 	ratioPoint  = 64 // clients of the ratios
 	warmSeconds = 2
@@ -76,6 +80,23 @@ func (b *run) measure(ctx context.Context) error {
 			pause(ctx)
 		}
 	}
+	return b.openLoops(ctx)
+}
+
+// openShare is how much of the closed loop's rate the open loop asks for.
+const openShare = 0.5
+
+// openLoops send at a fixed rate, whatever is answered, so that a slow answer does not spare the calls behind
+// it their wait: the latency that callers who do not know of each other see. Both sides get the same rate.
+func (b *run) openLoops(ctx context.Context) error {
+	rate := openShare * b.report.at(nameHot, ratioPoint).Rate.Median
+	for _, p := range []phasePlan{{namePlainOpen, kindPassthrough, 0, false}, {nameHotOpen, kindGoverned, 0, false}} {
+		b.Log("open loop: %s, %.0f calls/s", p.name, rate)
+		if err := b.phaseAt(ctx, 0, p, rate); err != nil {
+			return err
+		}
+		pause(ctx)
+	}
 	return nil
 }
 
@@ -99,9 +120,14 @@ func (b *run) warm(ctx context.Context) error {
 }
 
 func (b *run) phase(ctx context.Context, round int, p phasePlan) error {
+	return b.phaseAt(ctx, round, p, 0)
+}
+
+// phaseAt runs a phase at a rate, or at 0 as a closed loop.
+func (b *run) phaseAt(ctx context.Context, round int, p phasePlan, rate float64) error {
 	spec := loadSpec{
 		URL: b.base + "/mcp", Kind: p.kind, Run: fmt.Sprintf("r%d-%t-%d", round, p.many, p.clients),
-		Clients: p.clients, Seconds: b.Seconds, Accounts: b.hot, Replays: replayKeys,
+		Clients: p.clients, Seconds: b.Seconds, Rate: rate, Accounts: b.hot, Replays: replayKeys,
 	}
 	middle := b.gateway.cmd.Process.Pid
 	switch {
@@ -153,10 +179,19 @@ func (r *Report) phase(p phasePlan, wallets int) *Phase {
 	return r.phases[key]
 }
 
+// at is a phase that has run; one that has not is empty.
+func (r *Report) at(name string, clients int) *Phase {
+	if p := r.phases[fmt.Sprint(name, clients)]; p != nil {
+		return p
+	}
+	return &Phase{}
+}
+
 func (p *Phase) add(result loadResult, wal int64, cpu PerCall) {
 	p.Rate.add(result.PerSecond)
 	p.P50.add(float64(result.P50))
 	p.P99.add(float64(result.P99))
+	p.LagP99 = result.LagP99
 	p.Errors += result.Errors
 	n := max(result.Calls, 1)
 	p.WALBytes = wal / n
@@ -165,12 +200,7 @@ func (p *Phase) add(result loadResult, wal int64, cpu PerCall) {
 
 // conclude derives latencies and ratios. Each ratio compares medians of the same rounds.
 func (r *Report) conclude() {
-	at := func(name string, clients int) *Phase {
-		if p := r.phases[fmt.Sprint(name, clients)]; p != nil {
-			return p
-		}
-		return &Phase{}
-	}
+	at := r.at
 	for _, clients := range []int{1, ratioPoint, 512} {
 		governed, plain := at(nameHot, clients), at(namePlain, clients)
 		r.Latency = append(r.Latency, Latency{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 
 	"counterfoil/ledger"
@@ -57,7 +58,8 @@ type Phase struct {
 	Rate     Series  `json:"per_second"`
 	P50      Series  `json:"p50_us"`
 	P99      Series  `json:"p99_us"`
-	CPU      PerCall `json:"cpu_us_per_call"` // of the last round
+	CPU      PerCall `json:"cpu_us_per_call"`            // of the last round
+	LagP99   int64   `json:"start_lag_p99_us,omitempty"` // open loop: how late calls were started
 	WALBytes int64   `json:"wal_bytes_per_call"`
 	Errors   int64   `json:"errors"`
 }
@@ -88,12 +90,19 @@ type Ratios struct {
 	GovernedOverPassthrough float64 `json:"governed_over_passthrough"`
 }
 
+// lateStart is how late an open loop's calls may start, in microseconds, before the report says so.
+const lateStart = 1000
+
 // print writes the report as a person reads it.
 func (r *Report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\nload\tin flight\tcalls/s\tp50 ms\tp99 ms\tCPU µs/call: generator\tgateway\tPostgreSQL\tupstream\tWAL B/call\t\n")
 	for _, p := range r.Phases {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t%d\t\n", p.Name, p.Clients, p.Rate.Median,
+		inFlight := strconv.Itoa(p.Clients)
+		if p.Clients == 0 {
+			inFlight = "any"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t%d\t\n", p.Name, inFlight, p.Rate.Median,
 			p.P50.Median/1000, p.P99.Median/1000, p.CPU.Generator, p.CPU.Middle, p.CPU.PostgreSQL, p.CPU.Upstream, p.WALBytes)
 	}
 	fmt.Fprintf(w, "pgbench -N\t64\t%.0f\t\t\t\t\t\t\t\t\n", r.Pgbench.Median)
@@ -101,6 +110,9 @@ func (r *Report) print(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "\nmedian of %d rounds of %g s a phase; %d CPUs, PostgreSQL %s, %s\n", r.Rounds, r.Seconds, r.Machine.CPUs, r.Machine.PostgreSQL, r.Machine.Go)
+	if p := r.at(nameHotOpen, 0); p.LagP99 > lateStart {
+		fmt.Fprintf(out, "the generator started open-loop calls late (p99 %.1f ms): their latencies hold that, too\n", float64(p.LagP99)/1000)
+	}
 	for _, l := range r.Latency {
 		fmt.Fprintf(out, "added latency at %3d in flight: p50 %.2f ms, p99 %.2f ms\n", l.InFlight, l.AddedP50/1000, l.AddedP99/1000)
 	}
