@@ -18,8 +18,9 @@ import (
 
 // usage is what a process has used so far.
 type usage struct {
-	cpuUS int64
-	rssKB int64
+	cpuUS   int64
+	endedUS int64 // of children that have ended
+	rssKB   int64
 }
 
 // processUsage reads Linux's /proc; elsewhere it reads nothing.
@@ -31,11 +32,14 @@ func processUsage(pid int) usage {
 	}
 	// The name may hold blanks; the numbers begin after its closing bracket.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) > 12 {
-		user, _ := strconv.ParseInt(fields[11], 10, 64)
-		system, _ := strconv.ParseInt(fields[12], 10, 64)
-		u.cpuUS = (user + system) * 10_000 // clock ticks of 1/100 s
+	ticks := func(i int) int64 { // of 1/100 s
+		if i >= len(fields) {
+			return 0
+		}
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		return n
 	}
+	u.cpuUS, u.endedUS = (ticks(11)+ticks(12))*10_000, (ticks(13)+ticks(14))*10_000
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return u
@@ -48,9 +52,10 @@ func processUsage(pid int) usage {
 	return u
 }
 
-// databaseCPU adds up a postmaster and its live children.
+// databaseCPU adds up a postmaster and its children, those that have ended included.
 func databaseCPU(postmaster int) int64 {
-	total := processUsage(postmaster).cpuUS
+	own := processUsage(postmaster)
+	total := own.cpuUS + own.endedUS
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		data, err := os.ReadFile(path)

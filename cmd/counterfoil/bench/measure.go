@@ -72,6 +72,7 @@ func (b *run) measure(ctx context.Context) error {
 					return err
 				}
 				b.report.Pgbench.add(tps)
+				pause(ctx) // until its backends have ended: their CPU is not the next phase's
 			}
 			b.Log("round %d of %d, phase %d of %d: %s, %d in flight", round+1, b.Rounds, i+1, len(list), p.name, p.clients)
 			if err := b.phase(ctx, round, p); err != nil {
