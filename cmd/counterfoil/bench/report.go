@@ -26,10 +26,10 @@ type Report struct {
 	MeanBatch  float64            `json:"mean_batch"` // operations in one transaction
 	GatewayRSS int64              `json:"gateway_peak_rss_bytes"`
 	Effects    effects            `json:"effects"`
+	FsckReport *ledger.FsckReport `json:"fsck_report"`
 	Ratios     Ratios             `json:"ratios"`
 	Duplicates int64              `json:"duplicate_effects"`
 	Fsck       string             `json:"fsck"`
-	FsckReport *ledger.FsckReport `json:"fsck_report"`
 	phases     map[string]*Phase
 }
 
