@@ -62,7 +62,10 @@ type Claims struct {
 	Authorized int64
 	Charged    int64 // of a reconciliation: the final total
 	Detail     *permits.Detail
-	Value      *permits.Value
+	// DuplicateOf is the operation that holds the reference which this one was
+	// denied for; "" = none. It and Detail are the two shapes of one member.
+	DuplicateOf string
+	Value       *permits.Value
 
 	LedgerEntry string // "" = no transfer was made
 	AuditEvent  string

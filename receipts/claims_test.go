@@ -2,9 +2,13 @@ package receipts_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"counterfoil/receipts"
 )
@@ -62,6 +66,21 @@ func TestParseClaimsRefuses(t *testing.T) {
 		{"number 0", `"seq":2`, `"seq":0`},
 		{"id without prefix", `"rcp_01"`, `"01"`},
 		{"empty issuer", `"http://127.0.0.1:8080"`, `""`},
+		{"empty detail", `,"iat":`, `,"detail":{},"iat":`},
+		{"null detail", `,"iat":`, `,"detail":null,"iat":`},
+		{"detail of another kind", `,"iat":`, `,"detail":"op_00","iat":`},
+		{"detail without remaining", `,"iat":`, `,"detail":{"limit":1,"needed":1},"iat":`},
+		{"detail of both shapes", `,"iat":`, `,"detail":{"limit":1,"needed":1,"operation_id":"op_00","remaining":1},"iat":`},
+		{"detail of both shapes, zero", `,"iat":`, `,"detail":{"limit":0,"needed":0,"operation_id":"op_00","remaining":0},"iat":`},
+		{"detail of both shapes, no operation", `,"iat":`, `,"detail":{"limit":0,"needed":0,"operation_id":"","remaining":0},"iat":`},
+		{"detail with a further member", `,"iat":`, `,"detail":{"operation_id":"op_00","tool":"payout"},"iat":`},
+		{"detail, twice an operation", `,"iat":`, `,"detail":{"operation_id":"op_00","operation_id":"op_00"},"iat":`},
+		{"first operation empty", `,"iat":`, `,"detail":{"operation_id":""},"iat":`},
+		{"first operation null", `,"iat":`, `,"detail":{"operation_id":null},"iat":`},
+		{"first operation a number", `,"iat":`, `,"detail":{"operation_id":1},"iat":`},
+		{"first operation a receipt", `,"iat":`, `,"detail":{"operation_id":"rcp_00"},"iat":`},
+		{"first operation without a name", `,"iat":`, `,"detail":{"operation_id":"op_"},"iat":`},
+		{"first operation with a blank", `,"iat":`, `,"detail":{"operation_id":"op_0 0"},"iat":`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +119,31 @@ func TestParseClaimsTakesMembersInAnyOrder(t *testing.T) {
 	payload := strings.TrimSuffix(string(replaced(t, `"act":{"sub":"agt_1"},`, ``)), "}") + ` , "act": {"sub":"agt_1"} }`
 	if _, err := receipts.ParseClaims([]byte(payload)); err != nil {
 		t.Error(err)
+	}
+}
+
+// What was signed once stays readable only as long as it writes the same bytes.
+func TestPayloadsKeepTheirBytes(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(*receipts.Claims){
+		"succeeded": func(*receipts.Claims) {}, "scrubbed": func(c *receipts.Claims) { c.Result.Scrubbed = true },
+		"denied": denied, "duplicate": duplicate, "failed": failed, "uncertain": uncertain, "reconciled": reconciled,
+	}
+	for name, edit := range kinds {
+		want, err := os.ReadFile(filepath.Join("testdata", "payloads", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := sample()
+		edit(c)
+		if diff := cmp.Diff(string(want), string(c.AppendPayload(nil))); diff != "" {
+			t.Errorf("%s changed (-want +got):\n%s", name, diff)
+		}
+		if read, err := receipts.ParseClaims(want); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(c, read); diff != "" {
+			t.Errorf("%s reads otherwise (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ func (c *Claims) Consistent() error {
 		{c.Charged <= c.Authorized, "more was charged than authorized"},
 		{(c.Outcome == Reconciled) == (c.Reconciles != nil), "reconciles and the outcome reconciled come together"},
 		{c.Detail == nil || c.Outcome == Denied, "only a denial has a detail"},
+		{(c.DuplicateOf != "") == (c.Reason == ReasonOperationRefReused), "a first operation and operation_ref_reused come together"},
+		{c.DuplicateOf == "" || c.Detail == nil, "a detail has one shape"},
+		{c.DuplicateOf == "" || c.DuplicateOf != c.Operation, "it is its own first operation"},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%w: %s", ErrInconsistent, rule.says)
@@ -124,7 +127,7 @@ func denials() []Reason {
 		ReasonRevoked, ReasonNotYetValid, ReasonExpired, ReasonToolNotAllowed, ReasonScopeMissing,
 		ReasonArgumentForbidden, ReasonRecipientNotAllowed, ReasonCallsExceeded, ReasonValueMissing,
 		ReasonValueExceeded, ReasonCreditsExceeded, ReasonWalletFrozen, ReasonWalletCreditsInsufficient,
-		ReasonApprovalRequired, ReasonApprovalDenied, ReasonApprovalExpired,
+		ReasonApprovalRequired, ReasonApprovalDenied, ReasonApprovalExpired, ReasonOperationRefReused,
 	}
 }
 

@@ -14,6 +14,11 @@ func denied(c *receipts.Claims) {
 	c.Detail = &permits.Detail{Limit: 10, Needed: 5, Remaining: 1}
 }
 
+func duplicate(c *receipts.Claims) {
+	denied(c)
+	c.Reason, c.Detail, c.DuplicateOf = receipts.ReasonOperationRefReused, nil, "op_00"
+}
+
 func failed(c *receipts.Claims) {
 	c.Outcome, c.Reason = receipts.Failed, receipts.ReasonToolError
 	c.Charged, c.LedgerEntry = 0, ""
@@ -57,6 +62,15 @@ func TestConsistent(t *testing.T) {
 		{"denied with a transfer", denied, func(c *receipts.Claims) { c.LedgerEntry = "txn_1" }, false},
 		{"denied without a reason", denied, func(c *receipts.Claims) { c.Reason = "" }, false},
 		{"denied, tool's error", denied, func(c *receipts.Claims) { c.Reason = receipts.ReasonToolError }, false},
+		{"duplicate", duplicate, nothing, true},
+		{"duplicate of nothing", duplicate, func(c *receipts.Claims) { c.DuplicateOf = "" }, false},
+		{"duplicate of itself", duplicate, func(c *receipts.Claims) { c.DuplicateOf = c.Operation }, false},
+		{"duplicate with numbers", duplicate, func(c *receipts.Claims) { c.Detail = &permits.Detail{} }, false},
+		{"duplicate, charged", duplicate, func(c *receipts.Claims) { c.Charged, c.LedgerEntry = 5, "txn_1" }, false},
+		{"duplicate for another reason", duplicate, func(c *receipts.Claims) { c.Reason = receipts.ReasonRevoked }, false},
+		{"failed as a duplicate", failed, func(c *receipts.Claims) {
+			c.Reason, c.DuplicateOf = receipts.ReasonOperationRefReused, "op_00"
+		}, false},
 		{"failed", failed, nothing, true},
 		{"failed, charged", failed, func(c *receipts.Claims) { c.Charged, c.LedgerEntry = 5, "txn_1" }, true},
 		{"failed, charged in part", failed, func(c *receipts.Claims) { c.Charged, c.LedgerEntry = 4, "txn_1" }, false},

@@ -24,7 +24,7 @@ func seed(f *testing.F, want int, seeds ...[]byte) {
 func claimSeeds() [][]byte {
 	var out [][]byte
 	for _, edit := range []func(*receipts.Claims){
-		func(*receipts.Claims) {}, denied, failed, uncertain, reconciled,
+		func(*receipts.Claims) {}, denied, duplicate, failed, uncertain, reconciled,
 		func(c *receipts.Claims) { c.Result = nil },
 		func(c *receipts.Claims) { c.Result.Scrubbed = true },
 		func(c *receipts.Claims) { c.Tool = "zahle \u20ac \"\\\u0001" },
@@ -38,7 +38,7 @@ func claimSeeds() [][]byte {
 }
 
 func FuzzParseClaims(f *testing.F) {
-	seed(f, 11, claimSeeds()...)
+	seed(f, 12, claimSeeds()...)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := receipts.ParseClaims(data)
 		if err != nil {
@@ -61,7 +61,7 @@ func FuzzParse(f *testing.F) {
 	for _, payload := range claimSeeds() {
 		seeds = append(seeds, []byte(sign(f, signer, receipts.Type, payload)))
 	}
-	seed(f, 11, seeds...)
+	seed(f, 12, seeds...)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, _, err := receipts.Parse(string(data), keys)
 		if err != nil {

@@ -74,8 +74,11 @@ func anyClaims() *rapid.Generator[*receipts.Claims] {
 			Seq: 1,
 		}
 		maybe := rapid.Bool()
-		if maybe.Draw(t, "detail?") {
+		switch rapid.SampledFrom([]string{"", "numbers", "operation"}).Draw(t, "detail") {
+		case "numbers":
 			c.Detail = &permits.Detail{Limit: n.Draw(t, "l"), Needed: n.Draw(t, "n"), Remaining: n.Draw(t, "r")}
+		case "operation":
+			c.DuplicateOf = rapid.StringMatching(`op_[A-Za-z0-9._-]{1,64}`).Draw(t, "duplicate")
 		}
 		if maybe.Draw(t, "value?") {
 			c.Value = &permits.Value{Currency: text.Draw(t, "cur"), Amount: n.Draw(t, "amount")}

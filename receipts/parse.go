@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"counterfoil/internal/canon"
 )
@@ -86,6 +87,7 @@ func (c *Claims) fault() string {
 		{"credits.authorized", inRange(c.Authorized)},
 		{"credits.charged", inRange(c.Charged)},
 		{"detail", c.Detail == nil || inRange(c.Detail.Limit) && inRange(c.Detail.Needed) && inRange(c.Detail.Remaining)},
+		{"detail.operation_id", c.DuplicateOf == "" || isOperation(c.DuplicateOf)},
 		{"value", c.Value == nil || c.Value.Currency != "" && inRange(c.Value.Amount)},
 		{"ledger.entry", c.LedgerEntry == "" || isID(c.LedgerEntry)},
 		{"audit.event", isID(c.AuditEvent)},
@@ -125,6 +127,10 @@ func isHash(s string) bool {
 	}
 	return true
 }
+
+// isOperation is stricter than isID: an operation's id is always of the gateway's
+// making, so that its prefix is known.
+func isOperation(s string) bool { return strings.HasPrefix(s, "op_") && isID(s) }
 
 // isID follows the contract's ^[a-z]{2,4}_[A-Za-z0-9._-]{1,64}$.
 func isID(s string) bool {

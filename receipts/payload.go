@@ -17,13 +17,7 @@ func (c *Claims) AppendPayload(dst []byte) []byte {
 	dst = appendInt(dst, `,"seq":`, c.Seq)
 	dst = appendInt(dst, `},"credits":{"authorized":`, c.Authorized)
 	dst = appendInt(dst, `,"charged":`, c.Charged)
-	dst = append(dst, '}')
-	if d := c.Detail; d != nil {
-		dst = appendInt(dst, `,"detail":{"limit":`, d.Limit)
-		dst = appendInt(dst, `,"needed":`, d.Needed)
-		dst = appendInt(dst, `,"remaining":`, d.Remaining)
-		dst = append(dst, '}')
-	}
+	dst = c.appendDetail(append(dst, '}'))
 	dst = appendInt(dst, `,"iat":`, c.IssuedAt)
 	dst = appendString(dst, `,"iss":`, c.Issuer)
 	dst = appendString(dst, `,"jti":`, c.ID)
@@ -61,6 +55,20 @@ func (c *Claims) appendCall(dst []byte) []byte {
 	dst = appendInt(dst, `,"started_ms":`, c.StartedMS)
 	dst = appendString(dst, `,"tool":`, c.Tool)
 	dst = appendString(dst, `,"tool_sha256":`, c.ToolSHA256)
+	return append(dst, '}')
+}
+
+func (c *Claims) appendDetail(dst []byte) []byte {
+	switch d := c.Detail; {
+	case c.DuplicateOf != "":
+		dst = appendString(dst, `,"detail":{"operation_id":`, c.DuplicateOf)
+	case d != nil:
+		dst = appendInt(dst, `,"detail":{"limit":`, d.Limit)
+		dst = appendInt(dst, `,"needed":`, d.Needed)
+		dst = appendInt(dst, `,"remaining":`, d.Remaining)
+	default:
+		return dst
+	}
 	return append(dst, '}')
 }
 

@@ -20,7 +20,6 @@ const (
 	ReasonIdempotencyKeyConflict Reason = "idempotency_key_conflict"
 	ReasonIdempotencyKeyReused   Reason = "idempotency_key_reused"
 	ReasonIdempotencyInProgress  Reason = "idempotency_in_progress"
-	ReasonOperationRefReused     Reason = "operation_ref_reused"
 	ReasonPermitRequired         Reason = "permit_required"
 	ReasonPermitNotFound         Reason = "permit_not_found"
 	ReasonPermitInvalid          Reason = "permit_invalid"
@@ -39,7 +38,8 @@ const (
 	ReasonConflict               Reason = "conflict"
 )
 
-// Codes of denials: the permit's verdicts, and those of a person who was asked.
+// Codes of denials: the permit's verdicts, those of a person who was asked, and
+// that on an operation whose reference another one holds.
 const (
 	ReasonRevoked                          = permits.ReasonRevoked
 	ReasonNotYetValid                      = permits.ReasonNotYetValid
@@ -57,6 +57,7 @@ const (
 	ReasonApprovalRequired                 = permits.ReasonApprovalRequired
 	ReasonApprovalDenied            Reason = "approval_denied"
 	ReasonApprovalExpired           Reason = "approval_expired"
+	ReasonOperationRefReused        Reason = "operation_ref_reused"
 )
 
 // Codes of failures, where the tool did not run or said that it failed.

@@ -28,12 +28,7 @@ func scanClaims(payload []byte) (*Claims, bool) {
 	c.Authorized = s.integer(`},"credits":{"authorized":`)
 	c.Charged = s.integer(`,"charged":`)
 	s.literal(`}`)
-	if s.has(`,"detail":`) {
-		c.Detail = &permits.Detail{
-			Limit: s.integer(`,"detail":{"limit":`), Needed: s.integer(`,"needed":`), Remaining: s.integer(`,"remaining":`),
-		}
-		s.literal(`}`)
-	}
+	s.detail(c)
 	c.IssuedAt = s.integer(`,"iat":`)
 	c.Issuer = s.text(`,"iss":`)
 	c.ID = s.text(`,"jti":`)
@@ -65,6 +60,20 @@ func scanClaims(payload []byte) (*Claims, bool) {
 		return nil, false
 	}
 	return c, bytes.Equal(payload, c.AppendPayload(make([]byte, 0, len(payload))))
+}
+
+func (s *scanner) detail(c *Claims) {
+	if !s.has(`,"detail":{`) {
+		return
+	}
+	if s.has(`,"detail":{"operation_id":`) {
+		c.DuplicateOf = s.text(`,"detail":{"operation_id":`)
+	} else {
+		c.Detail = &permits.Detail{
+			Limit: s.integer(`,"detail":{"limit":`), Needed: s.integer(`,"needed":`), Remaining: s.integer(`,"remaining":`),
+		}
+	}
+	s.literal(`}`)
 }
 
 func (s *scanner) reconciles() *Reconciles {

@@ -50,9 +50,10 @@ type wireCredits struct {
 }
 
 type wireDetail struct {
-	Limit     int64 `json:"limit"`
-	Needed    int64 `json:"needed"`
-	Remaining int64 `json:"remaining"`
+	Limit     int64  `json:"limit"`
+	Needed    int64  `json:"needed"`
+	Remaining int64  `json:"remaining"`
+	Operation string `json:"operation_id"`
 }
 
 type wireValue struct {
@@ -91,6 +92,18 @@ type wireResolve struct {
 	ChargedBefore  int64  `json:"charged_before"`
 }
 
+// into takes the one shape that the members show. What mixes the two does not
+// write the same bytes again.
+func (d *wireDetail) into(c *Claims) {
+	switch {
+	case d == nil:
+	case d.Operation != "":
+		c.DuplicateOf = d.Operation
+	default:
+		c.Detail = &permits.Detail{Limit: d.Limit, Needed: d.Needed, Remaining: d.Remaining}
+	}
+}
+
 func (w *wireClaims) claims() *Claims {
 	c := &Claims{
 		Issuer: w.Issuer, IssuedAt: w.IssuedAt, ID: w.ID, Wallet: w.Wallet, Agent: w.Actor.Subject,
@@ -103,9 +116,7 @@ func (w *wireClaims) claims() *Claims {
 		ArgumentsSHA256: w.Request.SHA256, RequestHash: w.Request.RequestHash,
 		Seq: w.Chain.Seq, Prev: w.Chain.Prev,
 	}
-	if d := w.Detail; d != nil {
-		c.Detail = &permits.Detail{Limit: d.Limit, Needed: d.Needed, Remaining: d.Remaining}
-	}
+	w.Detail.into(c)
 	if v := w.Value; v != nil {
 		c.Value = &permits.Value{Currency: v.Currency, Amount: v.Amount}
 	}

@@ -34,6 +34,9 @@ func TestReasonTable(t *testing.T) {
 func outcomeOf(reason receipts.Reason) string {
 	for _, o := range []receipts.Outcome{receipts.Denied, receipts.Failed, receipts.Uncertain} {
 		c := receipts.Claims{Outcome: o, Reason: reason}
+		if reason == receipts.ReasonOperationRefReused {
+			c.DuplicateOf = "op_first"
+		}
 		if c.Consistent() == nil {
 			return "`" + string(o) + "`"
 		}
