@@ -36,7 +36,12 @@ type bundle struct {
 
 func setup(t *testing.T, opts ...func(*ledger.Options)) *bundle {
 	t.Helper()
-	b := &bundle{url: testdb.New(t), receipt: newSigner(t, 1), permit: newSigner(t, 2)}
+	return setupOn(t, testdb.New(t), opts...)
+}
+
+func setupOn(t *testing.T, url string, opts ...func(*ledger.Options)) *bundle {
+	t.Helper()
+	b := &bundle{url: url, receipt: newSigner(t, 1), permit: newSigner(t, 2)}
 	keys, err := jws.NewKeySet(
 		jws.Key{ID: b.receipt.KeyID(), Public: b.receipt.Public(), Purpose: jws.PurposeReceipt, Status: jws.StatusActive},
 		jws.Key{ID: b.permit.KeyID(), Public: b.permit.Public(), Purpose: jws.PurposePermit, Status: jws.StatusActive},
