@@ -30,7 +30,7 @@ func TestALostAnswerToACommit(t *testing.T) {
 				p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 500})
 				proxy, url := chaosproxy.Start(t, b.url)
 				through := b.open(t, func(o *ledger.Options) { o.URL = url })
-				proxy.Arm("\ncommit", skip, fault)
+				proxy.Arm(chaosproxy.Strike{Match: "\ncommit", Skip: skip, Fault: fault})
 
 				ctx := context.Background()
 				c, err := through.Claim(ctx, claim(t, p, "k", 1))
@@ -41,8 +41,8 @@ func TestALostAnswerToACommit(t *testing.T) {
 				if err != nil || op.Outcome != receipts.Succeeded {
 					t.Fatalf("settle: %+v, %v", op, err)
 				}
-				if proxy.Cuts() != 1 {
-					t.Fatalf("%d cuts, want 1: the fault did not strike", proxy.Cuts())
+				if proxy.Struck() != 1 {
+					t.Fatalf("%d cuts, want 1: the fault did not strike", proxy.Struck())
 				}
 				if r := b.fsck(t); r.Receipts != 1 || r.Open != 0 {
 					t.Errorf("afterwards: %+v", r)
@@ -65,13 +65,13 @@ func TestALostAnswerToADenial(t *testing.T) {
 	p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 1})
 	proxy, url := chaosproxy.Start(t, b.url)
 	through := b.open(t, func(o *ledger.Options) { o.URL = url })
-	proxy.Arm("\ncommit", 0, chaosproxy.AnswerLost)
+	proxy.Arm(chaosproxy.Strike{Match: "\ncommit", Fault: chaosproxy.AnswerLost})
 	c, err := through.Claim(context.Background(), claim(t, p, "k", 1))
 	if err != nil || c.Denied == nil {
 		t.Fatalf("claim: %+v, %v", c, err)
 	}
-	if r := b.fsck(t); r.Receipts != 1 || proxy.Cuts() != 1 {
-		t.Errorf("afterwards: %+v, %d cuts", r, proxy.Cuts())
+	if r := b.fsck(t); r.Receipts != 1 || proxy.Struck() != 1 {
+		t.Errorf("afterwards: %+v, %d cuts", r, proxy.Struck())
 	}
 	found, err := b.ledger.Lookup(context.Background(), "wal_ops", "k")
 	if err != nil || found == nil || found.Receipt != c.Denied.Receipt {
