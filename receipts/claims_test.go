@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"counterfoil/permits"
 	"counterfoil/receipts"
 )
 
@@ -80,6 +81,11 @@ func TestParseClaimsRefuses(t *testing.T) {
 		{"first operation a number", `,"iat":`, `,"detail":{"operation_id":1},"iat":`},
 		{"first operation a receipt", `,"iat":`, `,"detail":{"operation_id":"rcp_00"},"iat":`},
 		{"first operation without a name", `,"iat":`, `,"detail":{"operation_id":"op_"},"iat":`},
+		{"resolution of another name", `,"req":`, `,"reconciles":{"charged_before":5,"evidence_sha256":"` + hash("1") + `","jti":"rcp_00","resolution":"maybe"},"req":`},
+		{"evidence in capitals", `,"req":`, `,"reconciles":{"charged_before":5,"evidence_sha256":"` + hash("A") + `","jti":"rcp_00","resolution":"delivered"},"req":`},
+		{"reconciles without charged_before", `,"req":`, `,"reconciles":{"evidence_sha256":"` + hash("1") + `","jti":"rcp_00","resolution":"delivered"},"req":`},
+		{"reconciles nothing", `,"req":`, `,"reconciles":null,"req":`},
+		{"reconciles with the evidence", `,"req":`, `,"reconciles":{"charged_before":5,"evidence":"seen","evidence_sha256":"` + hash("1") + `","jti":"rcp_00","resolution":"delivered"},"req":`},
 		{"first operation with a blank", `,"iat":`, `,"detail":{"operation_id":"op_0 0"},"iat":`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -159,9 +165,36 @@ func TestReasonsAreTheContractsOnce(t *testing.T) {
 	}
 }
 
+// longest is a receipt of the longest ids and numbers, under a long issuer's URL and
+// the longest name of a tool.
+func longest() *receipts.Claims {
+	id := func(prefix string) string { return prefix + "_" + hash("x") }
+	return &receipts.Claims{
+		Issuer: "https://" + strings.Repeat("i", 200), IssuedAt: receipts.MaxInteger, ID: id("rcp"), Wallet: id("wall"), Agent: id("agnt"),
+		PermitID: id("prmt"), PermitSHA256: hash("a"),
+		Operation: id("op"), Tool: strings.Repeat("t", 128), ToolSHA256: hash("b"), KeySource: "claude_code",
+		StartedMS: receipts.MaxInteger, EndedMS: receipts.MaxInteger,
+		Outcome: receipts.Reconciled, Reason: receipts.ReasonGatewayInterrupted, Authorized: receipts.MaxInteger, Charged: receipts.MaxInteger,
+		Value:       &permits.Value{Currency: "USD", Amount: receipts.MaxInteger},
+		LedgerEntry: id("txn"), AuditEvent: id("evt"), ArgumentsSHA256: hash("c"), RequestHash: hash("d"),
+		Result: &receipts.Result{SHA256: hash("e"), Bytes: receipts.MaxInteger, Scrubbed: true}, Seq: receipts.MaxInteger, Prev: hash("f"),
+		Reconciles: &receipts.Reconciles{
+			ID: id("rcp"), Resolution: receipts.NotDelivered, EvidenceSHA256: hash("1"), ChargedBefore: receipts.MaxInteger,
+		},
+	}
+}
+
 func TestSigningInputHasALimit(t *testing.T) {
 	t.Parallel()
-	c := sample()
+	c := longest()
+	if _, err := receipts.SigningInput(hash("k")[:43], c); err != nil {
+		t.Errorf("the longest reconciliation does not fit: %v", err)
+	}
+	duplicate(c)
+	c.Reconciles, c.DuplicateOf = nil, "op_"+hash("x")
+	if _, err := receipts.SigningInput(hash("k")[:43], c); err != nil {
+		t.Errorf("the longest denial of a reference does not fit: %v", err)
+	}
 	c.Tool = strings.Repeat("x", receipts.MaxSigningInput)
 	if _, err := receipts.SigningInput("kid", c); !errors.Is(err, receipts.ErrTooLong) {
 		t.Errorf("SigningInput = %v, want ErrTooLong", err)

@@ -103,10 +103,14 @@ func (c *Claims) reconciled() string {
 		return "it reconciles itself"
 	case r.ChargedBefore > c.Authorized:
 		return "more was charged before than authorized"
+	case c.Charged > r.ChargedBefore:
+		return "a decision never charges more"
 	case r.Resolution == NotDelivered && c.Charged != 0:
 		return "what was not delivered charges nothing"
 	case c.Charged != r.ChargedBefore && c.LedgerEntry == "":
 		return "money moved without a transfer"
+	case c.Charged == r.ChargedBefore && c.LedgerEntry != "":
+		return "a transfer of nothing"
 	}
 	return ""
 }

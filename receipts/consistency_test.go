@@ -85,6 +85,28 @@ func TestConsistent(t *testing.T) {
 		{"reconciled, delivered", reconciled, func(c *receipts.Claims) {
 			c.Reconciles.Resolution, c.Charged, c.LedgerEntry = receipts.Delivered, 5, ""
 		}, true},
+		{"reconciled, delivered for less", reconciled, func(c *receipts.Claims) {
+			c.Reconciles.Resolution, c.Charged = receipts.Delivered, 3
+		}, true},
+		{"reconciled, delivered for nothing", reconciled, func(c *receipts.Claims) { c.Reconciles.Resolution = receipts.Delivered }, true},
+		{"reconciled, delivered for more", reconciled, func(c *receipts.Claims) {
+			c.Reconciles.Resolution, c.Reconciles.ChargedBefore, c.Charged = receipts.Delivered, 3, 4
+		}, false},
+		{"reconciled, delivered for less without a transfer", reconciled, func(c *receipts.Claims) {
+			c.Reconciles.Resolution, c.Charged, c.LedgerEntry = receipts.Delivered, 3, ""
+		}, false},
+		{"reconciled, nothing moved with a transfer", reconciled, func(c *receipts.Claims) {
+			c.Reconciles.Resolution, c.Charged = receipts.Delivered, 5
+		}, false},
+		{"reconciled what was free", reconciled, func(c *receipts.Claims) {
+			c.Authorized, c.Reconciles.ChargedBefore, c.LedgerEntry = 0, 0, ""
+		}, true},
+		{"reconciled what was free with a transfer", reconciled, func(c *receipts.Claims) {
+			c.Authorized, c.Reconciles.ChargedBefore = 0, 0
+		}, false},
+		{"reconciled, says why it was uncertain", reconciled, func(c *receipts.Claims) { c.Reason = receipts.ReasonGatewayInterrupted }, true},
+		{"reconciled, tool's error", reconciled, func(c *receipts.Claims) { c.Reason = receipts.ReasonToolError }, false},
+		{"reconciled with a detail", reconciled, func(c *receipts.Claims) { c.Detail = &permits.Detail{} }, false},
 		{"reconciled, not delivered, charged", reconciled, func(c *receipts.Claims) { c.Charged = 5 }, false},
 		{"reconciled, moved without a transfer", reconciled, func(c *receipts.Claims) { c.LedgerEntry = "" }, false},
 		{"reconciled, reconciles nothing", reconciled, func(c *receipts.Claims) { c.Reconciles = nil }, false},

@@ -3,6 +3,8 @@ package verify
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"counterfoil/receipts"
@@ -46,10 +48,24 @@ type wallet struct {
 	id      string
 	runs    []run
 	permits map[string]*totals // by the hash of the permit
-	// uncertain receipts by id, until they are reconciled; and reconciliations whose
-	// first receipt has not come.
-	uncertain map[string]*receipts.Claims
-	resolved  map[string]*receipts.Claims
+	// uncertain receipts by id, until they are reconciled; and reconciliations by the
+	// id of the receipt that each resolves.
+	uncertain map[string]*unresolved
+	resolved  map[string]*resolution
+}
+
+// unresolved is an uncertain receipt, and the id of the reconciliation that was beside
+// it in its bundle, "" where there was none.
+type unresolved struct {
+	claims *receipts.Claims
+	beside string
+}
+
+// resolution is a reconciliation, and whether the receipt that it resolves was seen:
+// in the set, or beside it in its bundle.
+type resolution struct {
+	claims *receipts.Claims
+	seen   bool
 }
 
 // NewSet returns an empty set.
@@ -78,8 +94,10 @@ func (s *Set) Add(d *Verdict) {
 	if !s.link(w, c, d.head) {
 		return
 	}
-	first := s.pair(w, c)
-	s.count(w, d, first)
+	first, again := s.pair(w, d)
+	if !again {
+		s.count(w, d, first)
+	}
 }
 
 func (s *Set) wallet(key walletKey) *wallet {
@@ -88,7 +106,7 @@ func (s *Set) wallet(key walletKey) *wallet {
 		key = walletKey{strings.Clone(key.issuer), strings.Clone(key.wallet)}
 		w = &wallet{
 			id: key.wallet, permits: map[string]*totals{},
-			uncertain: map[string]*receipts.Claims{}, resolved: map[string]*receipts.Claims{},
+			uncertain: map[string]*unresolved{}, resolved: map[string]*resolution{},
 		}
 		s.wallets[key] = w
 		s.order = append(s.order, w)
@@ -97,47 +115,74 @@ func (s *Set) wallet(key walletKey) *wallet {
 }
 
 // pair joins an uncertain receipt and its reconciliation, whichever comes first,
-// and returns the other one if it is in the set.
-func (s *Set) pair(w *wallet, c *receipts.Claims) *receipts.Claims {
+// and returns the other one if it is in the set. A second reconciliation of one
+// receipt comes again: it is a fault, and it counts for nothing.
+func (s *Set) pair(w *wallet, d *Verdict) (other *receipts.Claims, again bool) {
+	c := d.Claims
 	switch c.Outcome {
 	case receipts.Uncertain:
+		first := &unresolved{claims: c}
+		if d.SupersededBy != nil {
+			first.beside = d.SupersededBy.ID
+		}
 		if later := w.resolved[c.ID]; later != nil {
-			s.checkPair(c, later)
-			return later
+			later.seen = true
+			s.checkPair(first, later.claims)
+			return later.claims, false
 		}
-		s.remember(w.uncertain, c.ID, c)
+		if s.room() {
+			w.uncertain[c.ID] = first
+		}
 	case receipts.Reconciled:
-		if w.resolved[c.Reconciles.ID] != nil {
-			s.reconciliations.add(Reconciles, c.ID+": the receipt was resolved already")
-			return nil
-		}
-		s.remember(w.resolved, c.Reconciles.ID, c)
-		if first := w.uncertain[c.Reconciles.ID]; first != nil {
-			delete(w.uncertain, first.ID)
-			s.open--
-			s.checkPair(first, c)
-			return first
-		}
+		return s.resolve(w, d)
 	case receipts.Succeeded, receipts.Denied, receipts.Failed:
 	}
-	return nil
+	return nil, false
 }
 
-func (s *Set) checkPair(first, later *receipts.Claims) {
-	if says := misfit(first, later); says != "" {
+func (s *Set) resolve(w *wallet, d *Verdict) (first *receipts.Claims, again bool) {
+	c := d.Claims
+	if known := w.resolved[c.Reconciles.ID]; known != nil {
+		s.reconciliations.add(Reconciles, fmt.Sprintf("%s: %s was resolved already, by %s", c.ID, c.Reconciles.ID, known.claims.ID))
+		return nil, true
+	}
+	if open := w.uncertain[c.Reconciles.ID]; open != nil {
+		first = open.claims
+		delete(w.uncertain, first.ID)
+		s.open--
+		s.checkPair(open, c)
+	}
+	if s.room() {
+		beside, _ := d.find(CheckReconciliation)
+		w.resolved[c.Reconciles.ID] = &resolution{claims: c, seen: first != nil || beside.Status == Pass}
+	}
+	return first, false
+}
+
+func (s *Set) checkPair(open *unresolved, later *receipts.Claims) {
+	first := open.claims
+	says := misfit(first, later)
+	if field := otherCall(first, later); field != "" {
+		says = "it has another " + field + " than " + first.ID
+	}
+	if open.beside != "" && open.beside != later.ID {
+		says = first.ID + " was resolved already, by " + open.beside
+	}
+	if says != "" {
 		s.reconciliations.add(Reconciles, later.ID+": "+says)
 		return
 	}
-	s.superseded.add(Superseded, first.ID+" by "+later.ID)
+	s.superseded.add(Superseded, first.ID+" by "+decision(later))
 }
 
-func (s *Set) remember(m map[string]*receipts.Claims, id string, c *receipts.Claims) {
+// room takes one of the places for what is remembered of pairs.
+func (s *Set) room() bool {
 	if s.open >= maxOpen {
 		s.openFull = true
-		return
+		return false
 	}
 	s.open++
-	m[id] = c
+	return true
 }
 
 // Checks are the set's own. Where an entry could not be judged, a missing number
@@ -149,7 +194,7 @@ func (s *Set) Checks() []Check {
 	}
 	checks := []Check{
 		s.chain.check(CheckChain, s.extent()),
-		s.reconciliations.check(CheckReconciliations, s.superseded.list()),
+		s.pairs(),
 		s.permitTotals.check(CheckTotals, ""),
 	}
 	for i := range checks {
@@ -158,13 +203,31 @@ func (s *Set) Checks() []Check {
 		switch {
 		case c.Status == Pass && s.counts.Valid == 0:
 			*c = Check{Name: c.Name, Status: NotChecked, Code: NotReached}
-		case c.Status == Pass && full:
+		case c.Status != Fail && full:
 			*c = Check{Name: c.Name, Status: NotChecked, Code: Bound}
 		case c.Code == SeqGap && s.counts.Valid < s.counts.Total:
 			c.Status = NotChecked
 		}
 	}
 	return checks
+}
+
+// pairs says which receipts are superseded, and which reconciliations stand alone: a
+// set may begin or end between the two.
+func (s *Set) pairs() Check {
+	var alone findings
+	for _, w := range s.order {
+		for _, id := range slices.Sorted(maps.Keys(w.resolved)) {
+			if r := w.resolved[id]; !r.seen {
+				alone.add(RelatedMissing, r.claims.ID+" resolves "+id)
+			}
+		}
+	}
+	c := s.reconciliations.check(CheckReconciliations, s.superseded.list())
+	if c.Status == Pass && alone.count > 0 {
+		return Check{Name: CheckReconciliations, Status: NotSupplied, Code: RelatedMissing, Detail: alone.list()}
+	}
+	return c
 }
 
 // extent says in which numbers a chain without a gap was seen.

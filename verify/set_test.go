@@ -165,14 +165,14 @@ func TestReconciliationSupersedes(t *testing.T) {
 	if sum.Exit != 0 {
 		t.Fatalf("exit %d: %v %v", sum.Exit, verdicts[0].Checks, verdicts[1].Checks)
 	}
-	if got := verdicts[0].SupersededBy; got != "rcp_2" {
-		t.Errorf("uncertain receipt superseded by %q, want rcp_2", got)
+	if got := verdicts[0].SupersededBy; got == nil || got.ID != "rcp_2" {
+		t.Errorf("uncertain receipt superseded by %v, want rcp_2", got)
 	}
 	if c := check(t, verdicts[0].Checks, verify.CheckReconciliation); c.Code != verify.Superseded {
 		t.Errorf("reconciliation is %s, want E_SUPERSEDED", c.Code)
 	}
-	if got := verdicts[1].SupersededBy; got != "" {
-		t.Errorf("the reconciliation is superseded by %q", got)
+	if got := verdicts[1].SupersededBy; got != nil {
+		t.Errorf("the reconciliation is superseded by %v", got)
 	}
 	if c := check(t, sum.Set, verify.CheckReconciliations); !strings.Contains(c.Detail, "rcp_1 by rcp_2") {
 		t.Errorf("the set says %q", c.Detail)

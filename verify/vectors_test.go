@@ -135,7 +135,7 @@ func writeVectors(t *testing.T, made map[string]vector, trusted []byte) {
 func vectors(t *testing.T) map[string]vector {
 	t.Helper()
 	out := map[string]vector{}
-	for _, family := range []func(*testing.T) map[string]vector{validVectors, damagedVectors, tokenVectors, permitVectors, setVectors} {
+	for _, family := range []func(*testing.T) map[string]vector{validVectors, damagedVectors, tokenVectors, permitVectors, setVectors, decisionVectors} {
 		for name, v := range family(t) {
 			if _, twice := out[name]; twice {
 				t.Fatalf("two vectors are called %s", name)
@@ -313,6 +313,52 @@ func setVectors(t *testing.T) map[string]vector {
 		"set-invalid":       {"E_NOT_CANONICAL", 1, "what is wrong outweighs what is missing", lines(chain[0], chain[2], edited(t, chain[3]))},
 		"set-unreadable":    {"E_MALFORMED", 3, "the gap may be what could not be read", lines(chain[0], []byte("x"), chain[2])},
 		"set-fork-and-more": {"E_FORK", 4, "what is contradictory outweighs what is unreadable", lines(begin[0], begin[1], second, []byte("x"))},
+	}
+}
+
+// decisionVectors are about a later decision, and about a denial that names the
+// operation which came first.
+func decisionVectors(t *testing.T) map[string]vector {
+	t.Helper()
+	pair := func(resolution string, charged int64) (first, later *receipts.Bundle) {
+		return newWorld(t).decided(resolution, charged)
+	}
+	beside := func(edit func(*receipts.Claims)) []byte {
+		_, later := newWorld(t).pair(edit)
+		return later.JSON()
+	}
+	first, later := pair(receipts.Delivered, 3)
+	alone := *later
+	alone.Related = nil
+	two := *first
+	two.Related = []string{later.Receipt, later.Receipt}
+	refused := func(old, with string) []byte {
+		w := newWorld(t)
+		b := w.bundle(duplicate)
+		w.rewind()
+		payload := string(w.claims(duplicate).AppendPayload(nil))
+		b.Receipt = sign(t, w.receiptKey, receipts.Type, []byte(strings.Replace(payload, old, with, 1)))
+		return b.JSON()
+	}
+	const named = `"detail":{"operation_id":"op_1"}`
+	again := newWorld(t)
+	again.receipt(plain)
+	return map[string]vector{
+		"valid-decided":          {"E_SUPERSEDED", 0, "a call and the decision that it was delivered for less, each with the other", lines(first.JSON(), later.JSON())},
+		"valid-decided-receipts": {"valid", 0, "the same pair, as bare receipts", lines([]byte(first.Receipt), []byte(later.Receipt))},
+		"valid-decision-alone":   {"E_RELATED_MISSING", 0, "the decision, without the receipt that it resolves", alone.JSON()},
+		"valid-duplicate":        {"valid", 0, "a denial for a reference, which names the operation that holds it", again.bundle(duplicate).JSON()},
+		"duplicate-of-nothing":   {"E_INCONSISTENT", 1, "a denial for a reference that names no operation", refused(named+",", "")},
+		"duplicate-of-a-receipt": {"E_CLAIMS", 1, "what it names is no operation", refused(`"operation_id":"op_1"`, `"operation_id":"rcp_1"`)},
+		"duplicate-with-numbers": {"E_CLAIMS", 1, "the two shapes of detail in one", refused(named, `"detail":{"limit":1,"needed":1,"operation_id":"op_1","remaining":0}`)},
+		"decided-for-more": {"E_INCONSISTENT", 1, "a decision never charges more", beside(func(c *receipts.Claims) {
+			c.Reconciles.ChargedBefore, c.Charged, c.Reconciles.Resolution = 4, 5, receipts.Delivered
+		})},
+		"decided-without-transfer": {"E_INCONSISTENT", 1, "credits came back without a transfer", beside(func(c *receipts.Claims) { c.LedgerEntry = "" })},
+		"decided-another-receipt":  {"E_RECONCILES", 1, "it resolves another receipt than the one beside it", beside(func(c *receipts.Claims) { c.Reconciles.ID = "rcp_9" })},
+		"decided-another-value":    {"E_RELATED", 1, "it has another value than the call", beside(func(c *receipts.Claims) { c.Value = &permits.Value{Currency: "USD", Amount: 1} })},
+		"related-twice":            {"E_RECONCILES", 1, "three receipts of one operation", two.JSON()},
+		"set-decided-twice":        {"E_RECONCILES", 4, "two decisions about one receipt", lines(twice(newWorld(t), false)...)},
 	}
 }
 

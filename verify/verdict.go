@@ -73,8 +73,8 @@ type Verdict struct {
 	Key    *KeyUse
 	Permit *permits.Permit // where its check passed
 	Checks []Check
-	// SupersededBy is the id of the reconciliation beside an uncertain receipt.
-	SupersededBy string
+	// SupersededBy is the reconciliation beside an uncertain receipt; nil = none.
+	SupersededBy *receipts.Claims
 
 	head [sha256.Size]byte // of the signing input, for the chain
 }

@@ -64,6 +64,35 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// A program reads what was decided where a person does: beside the receipt.
+func TestJSONTellsADecision(t *testing.T) {
+	t.Parallel()
+	var lines []wireVerdict
+	dec := json.NewDecoder(bytes.NewReader(jsonOf(t, "valid-decided", "--jsonl")))
+	for range 2 {
+		var v wireVerdict
+		if err := dec.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, v)
+	}
+	first, later := lines[0], lines[1]
+	if first.SupersededBy != "rcp_2" || first.Receipt.Resolution != "" {
+		t.Errorf("first %+v", first)
+	}
+	if diff := cmp.Diff(&wireDecision{Resolution: "delivered", Charged: 3}, first.Decision); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	want := &wireFirst{ID: "rcp_1", ChargedBefore: 5, EvidenceSHA256: "aa7eff9faf2c29737ebb279b1ab183f4ab7afbbfaea776ee71e67b5836ad9325"}
+	if diff := cmp.Diff(want, later.Receipt.Reconciles); diff != "" || later.Receipt.Resolution != "delivered" || later.Decision != nil {
+		t.Errorf("reconciles (-want +got):\n%s\n%+v", diff, later)
+	}
+	var refused struct{ Receipts []wireVerdict }
+	if err := json.Unmarshal(jsonOf(t, "valid-duplicate", "--json"), &refused); err != nil || refused.Receipts[0].Receipt.DuplicateOf != "op_1" {
+		t.Errorf("%v, %+v", err, refused)
+	}
+}
+
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.TrimSuffix(string(jsonOf(t, "set-gap", "--jsonl")), "\n"), "\n")

@@ -53,6 +53,7 @@ func (p *textPrinter) receipt(d *verify.Verdict) error {
 		p.printf("  operation      %s, tool %q, agent %s, permit %s\n", c.Operation, c.Tool, c.Agent, c.PermitID)
 		p.printf("  credits        charged %d of %d authorized\n", c.Charged, c.Authorized)
 		p.printf("  issuer         %s\n", printable(c.Issuer))
+		p.reconciles(c)
 	}
 	if k := d.Key; k != nil && p.alone {
 		p.printf("  key            %s, %s, trusted by %s\n", k.ID, orNone(k.Status), printable(k.Source))
@@ -63,6 +64,22 @@ func (p *textPrinter) receipt(d *verify.Verdict) error {
 		}
 	}
 	return p.err
+}
+
+// reconciles says what was decided about, and what whoever holds the evidence can
+// compare it with.
+func (p *textPrinter) reconciles(c *receipts.Claims) {
+	if r := c.Reconciles; r != nil {
+		p.printf("  resolves       %s, which charged %d and was uncertain%s\n", r.ID, r.ChargedBefore, because(c.Reason))
+		p.printf("  evidence       sha256 %s\n", r.EvidenceSHA256)
+	}
+}
+
+func because(r receipts.Reason) string {
+	if r == "" {
+		return ""
+	}
+	return " (" + string(r) + ")"
 }
 
 func (p *textPrinter) check(indent string, c verify.Check) {
@@ -103,9 +120,11 @@ func outcome(d *verify.Verdict) string {
 	case c.Reason != "":
 		out += " (" + string(c.Reason) + ")"
 	}
-	switch {
-	case d.SupersededBy != "":
-		out += ", superseded by " + d.SupersededBy
+	switch later := d.SupersededBy; {
+	case later != nil:
+		out += fmt.Sprintf(", superseded by %s: %s, %d charged", later.ID, later.Reconciles.Resolution, later.Charged)
+	case c.DuplicateOf != "":
+		out += ": " + c.DuplicateOf + " came first"
 	case c.Outcome == receipts.Uncertain:
 		out += ": the tool may have acted"
 	}
