@@ -2,13 +2,13 @@
 -- permit. operations_pkey is the last guard of I1, the CHECKs of the counters those of I6 and I7.
 with o as (
     insert into operations (wallet_id, key, id, agent_id, permit_id, tool, tool_sha256, key_source, operation_key,
-        request_hash, arguments, authorized, value_currency, value_amount, started_ms)
+        request_hash, arguments, authorized, value_currency, value_amount, reference, started_ms)
     select k.wallet_id, k.key, k.id, k.agent_id, k.permit_id, k.tool, k.tool_sha256, k.key_source, k.operation_key,
-        k.request_hash, k.arguments, k.authorized, k.value_currency, k.value_amount, $15::bigint
+        k.request_hash, k.arguments, k.authorized, k.value_currency, k.value_amount, k.reference, $15::bigint
     from unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[],
-        $10::bytea[], $11::bytea[], $12::bigint[], $13::text[], $14::bigint[])
+        $10::bytea[], $11::bytea[], $12::bigint[], $13::text[], $14::bigint[], $31::text[])
         as k (wallet_id, key, id, agent_id, permit_id, tool, tool_sha256, key_source, operation_key,
-        request_hash, arguments, authorized, value_currency, value_amount)
+        request_hash, arguments, authorized, value_currency, value_amount, reference)
 ), h as (
     insert into holds (wallet_id, operation_id, permit_id, tool, credits, value_amount, instance_id)
     select k.wallet_id, k.operation_id, k.permit_id, k.tool, k.credits, k.value_amount, $22::uuid

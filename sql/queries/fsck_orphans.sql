@@ -2,8 +2,8 @@
 select 'holds', h.wallet_id, h.operation_id from holds h
 left join operations o on o.id = h.operation_id and o.wallet_id = h.wallet_id where o.id is null
 union all
-select 'responses', p.wallet_id, p.operation_id from responses p
-left join receipts r on r.id = p.operation_id and r.wallet_id = p.wallet_id where r.id is null
+select 'responses', p.wallet_id, p.receipt_id from responses p
+left join receipts r on r.id = p.receipt_id and r.wallet_id = p.wallet_id where r.id is null
 union all
 select 'signatures', s.wallet_id, s.receipt_id from signatures s
 left join receipts r on r.id = s.receipt_id and r.wallet_id = s.wallet_id where r.id is null

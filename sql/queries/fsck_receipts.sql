@@ -6,6 +6,6 @@ select r.wallet_id, r.seq, r.id, r.operation_id, r.outcome, coalesce(r.reason, '
 from receipts r
 left join operations o on o.id = r.operation_id and o.wallet_id = r.wallet_id
 left join transfers t on t.id = r.id and t.wallet_id = r.wallet_id
-left join responses p on p.operation_id = r.operation_id and p.wallet_id = r.wallet_id
+left join responses p on p.receipt_id = r.id and p.wallet_id = r.wallet_id
 left join signatures s on s.receipt_id = r.id and s.wallet_id = r.wallet_id
 order by r.wallet_id, r.seq

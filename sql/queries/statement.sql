@@ -13,8 +13,9 @@ with bounds as (
     join chains c on c.wallet_id = w.id
     where w.id = $1
 ), folded as (
-    select coalesce(sum(r.charged) filter (where r.seq < $2::bigint), 0)::bigint as charged_before,
-        coalesce(sum(r.charged) filter (where r.seq >= $2::bigint), 0)::bigint as charged,
+    -- A reconciliation says the final total: it counts with its difference to what was charged before.
+    select coalesce(sum(r.charged - coalesce(c.charged_before, 0)) filter (where r.seq < $2::bigint), 0)::bigint as charged_before,
+        coalesce(sum(r.charged - coalesce(c.charged_before, 0)) filter (where r.seq >= $2::bigint), 0)::bigint as charged,
         count(*) filter (where r.seq >= $2::bigint and r.outcome = 'succeeded') as succeeded,
         count(*) filter (where r.seq >= $2::bigint and r.outcome = 'denied') as denied,
         count(*) filter (where r.seq >= $2::bigint and r.outcome = 'failed') as failed,
@@ -22,6 +23,7 @@ with bounds as (
         count(*) filter (where r.seq >= $2::bigint and r.outcome = 'reconciled') as reconciled
     from bounds b
     join receipts r on r.wallet_id = b.id and r.seq <= b.last
+    left join reconciliations c on c.wallet_id = r.wallet_id and c.operation_id = r.operation_id and c.receipt_id = r.id
 ), deposited as (
     select coalesce(sum(t.amount) filter (where t.created_ms <= b.opened_ms), 0)::bigint as before,
         coalesce(sum(t.amount) filter (where t.created_ms > b.opened_ms and (t.created_ms <= b.closed_ms or $4::boolean)), 0)::bigint as within
