@@ -165,11 +165,11 @@ func settlementOf(t *entry, granted *ledger.Granted, a upstream.Answer) *ledger.
 			s.Charged = t.Price
 		}
 		if IsObject(a.Result) {
-			s.Result = withText(a.Result, plainWords(a.Outcome, a.Reason, nil, s.Charged))
+			s.Result = withText(a.Result, plainWords(ledger.Ending{Outcome: a.Outcome, Reason: a.Reason, Charged: s.Charged}))
 			return s
 		}
 	}
-	s.Result = Explain(a.Outcome, a.Reason, nil, s.Charged)
+	s.Result = Explain(ledger.Ending{Outcome: a.Outcome, Reason: a.Reason, Charged: s.Charged})
 	return s
 }
 

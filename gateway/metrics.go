@@ -24,6 +24,8 @@ type Metrics struct {
 	commitSeconds prometheus.Histogram
 	inFlight      prometheus.Gauge
 	uncertain     prometheus.Gauge
+	uncertainAge  prometheus.Gauge
+	uncertainSum  prometheus.Gauge
 	approvals     prometheus.Gauge
 	buildInfo     *prometheus.GaugeVec
 }
@@ -53,11 +55,13 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		commitSeconds: prometheus.NewHistogram(histogram("commit_duration_seconds", "One transaction of a batch.", seconds)),
 		inFlight:      prometheus.NewGauge(gauge("operations_in_flight", "Operations between their checkpoint and their record, in this process.")),
 		uncertain:     prometheus.NewGauge(gauge("operations_uncertain", "Operations that wait for a reconciliation.")),
+		uncertainAge:  prometheus.NewGauge(gauge("operations_uncertain_oldest_seconds", "How long the oldest of them has waited; 0 where none waits.")),
+		uncertainSum:  prometheus.NewGauge(gauge("operations_uncertain_credits", "Credits that are charged for them until they are reconciled.")),
 		approvals:     prometheus.NewGauge(gauge("approvals_pending", "Calls that wait for a person's approval.")),
 		buildInfo:     prometheus.NewGaugeVec(gauge("build_info", "1, labelled with the version."), []string{"version"}),
 	}
 	registry.MustRegister(m.calls, m.replays, m.charged, m.callSeconds, m.upSeconds, m.overhead,
-		m.batchSize, m.commitSeconds, m.inFlight, m.uncertain, m.approvals, m.buildInfo)
+		m.batchSize, m.commitSeconds, m.inFlight, m.uncertain, m.uncertainAge, m.uncertainSum, m.approvals, m.buildInfo)
 	m.buildInfo.WithLabelValues(version).Set(1)
 	return m
 }
@@ -105,5 +109,13 @@ func (m *Metrics) OnInterrupted(tool string) {
 	m.calls.WithLabelValues(tool, string(receipts.Uncertain), string(receipts.ReasonGatewayInterrupted)).Inc()
 }
 
-// SetUncertain sets the number of operations that wait for a reconciliation.
-func (m *Metrics) SetUncertain(n int64) { m.uncertain.Set(float64(n)) }
+// SetUncertain says what waits for a reconciliation, as of now.
+func (m *Metrics) SetUncertain(risk ledger.AtRisk, now time.Time) {
+	m.uncertain.Set(float64(risk.Count))
+	m.uncertainSum.Set(float64(risk.Credits))
+	age := 0.0
+	if !risk.Oldest.IsZero() {
+		age = max(0, now.Sub(risk.Oldest).Seconds())
+	}
+	m.uncertainAge.Set(age)
+}

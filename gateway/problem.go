@@ -58,7 +58,7 @@ func Problems() []Problem {
 		{"idempotency_key_conflict", 400, RetryNever, RanNone, "The places that name the idempotency key disagree."},
 		{"idempotency_key_reused", 422, RetryNever, RanUnknown, "This idempotency key was used for another request."},
 		{"idempotency_in_progress", 409, RetrySameKey, RanUnknown, "A call with this idempotency key is still running."},
-		{"operation_ref_reused", 422, RetryNever, RanUnknown, "This operation reference was used by another call."},
+		{"operation_ref_reused", 422, RetryCheck, RanUnknown, "This operation reference belongs to another call."},
 
 		{"permit_required", 400, RetryNever, RanNone, "No permit is named, and the agent has no default permit."},
 		{"permit_not_found", 404, RetryNever, RanNone, "There is no such permit."},

@@ -6,7 +6,6 @@ import (
 
 	"counterfoil/internal/canon"
 	"counterfoil/ledger"
-	"counterfoil/permits"
 	"counterfoil/receipts"
 )
 
@@ -22,8 +21,11 @@ type Dressing struct {
 // alone, so a replay is byte for byte the first answer.
 func AppendResult(dst []byte, op *ledger.Operation, d Dressing) []byte {
 	raw := bytes.TrimSpace(op.Result)
-	if !IsObject(raw) {
-		raw = Explain(op.Outcome, op.Reason, nil, op.Charged)
+	switch {
+	case op.Pruned():
+		raw = prunedResult(op)
+	case !IsObject(raw):
+		raw = Explain(ledger.Ending{Outcome: op.Outcome, Reason: op.Reason, Charged: op.Charged, Resolution: op.Resolution})
 	}
 	meta := appendMeta(make([]byte, 0, 512+len(op.Receipt)), op)
 	if d.Meta != "" {
@@ -81,9 +83,13 @@ func appendMeta(b []byte, op *ledger.Operation) []byte {
 	b = canon.AppendString(b, op.ID)
 	b = append(b, `,"counterfoil/outcome":`...)
 	b = canon.AppendString(b, string(op.Outcome))
-	if op.Reason != "" {
+	if op.Resolution != "" {
+		b = append(b, `,"counterfoil/resolution":`...)
+		b = canon.AppendString(b, op.Resolution)
+	}
+	if reason := reasonOf(op); reason != "" {
 		b = append(b, `,"counterfoil/reason":`...)
-		b = canon.AppendString(b, string(op.Reason))
+		b = canon.AppendString(b, string(reason))
 	}
 	if retry := retryOf(op); retry != "" {
 		b = append(b, `,"counterfoil/retry":`...)
@@ -102,7 +108,23 @@ func appendMeta(b []byte, op *ledger.Operation) []byte {
 	return canon.AppendString(b, op.Receipt)
 }
 
+// reasonOf is the reason of an answer: the stored one, or that the stored answer is no longer kept.
+func reasonOf(op *ledger.Operation) receipts.Reason {
+	if op.Pruned() {
+		return receipts.ReasonResponsePruned
+	}
+	return op.Reason
+}
+
 func retryOf(op *ledger.Operation) Retry {
+	switch {
+	case op.Pruned():
+		return ProblemFor(receipts.ReasonResponsePruned).Retry
+	case op.Resolution == receipts.NotDelivered:
+		return RetryNewKey
+	case op.Resolution == receipts.Delivered:
+		return RetryNever // it has been done
+	}
 	if op.Outcome == receipts.Succeeded || op.Reason == "" {
 		return ""
 	}
@@ -111,10 +133,26 @@ func retryOf(op *ledger.Operation) Retry {
 
 // Explain is the stored result of an outcome for which the upstream gave no
 // result of its own.
-func Explain(outcome receipts.Outcome, reason receipts.Reason, detail *permits.Detail, charged int64) []byte {
+func Explain(e ledger.Ending) []byte {
 	b := append([]byte(nil), `{"content":[`...)
-	b = appendTextBlock(b, plainWords(outcome, reason, detail, charged))
+	b = appendTextBlock(b, plainWords(e))
+	if e.Resolution == receipts.Delivered {
+		return append(b, `]}`...)
+	}
 	return append(b, `],"isError":true}`...)
+}
+
+// prunedResult stands in for an answer that is no longer kept. It is an error to the client, since it has no
+// structured content that a tool's output schema may promise.
+func prunedResult(op *ledger.Operation) []byte {
+	text := "Counterfoil: " + ProblemFor(receipts.ReasonResponsePruned).Message + " Its outcome was: " + string(op.Outcome) + "."
+	if op.Charged == 0 {
+		text += " No credits were charged."
+	} else {
+		text += " Charged: " + credits(op.Charged) + "."
+	}
+	text += " Nothing ran now. The receipt says what happened then. " + adviceWords(RetryNever)
+	return append(appendTextBlock([]byte(`{"content":[`), text), `],"isError":true}`...)
 }
 
 // withText puts one text block of ours after the upstream's own content.
@@ -152,25 +190,48 @@ func appendTextBlock(b []byte, text string) []byte {
 }
 
 // plainWords says what happened, whether money moved, and what to do next.
-func plainWords(outcome receipts.Outcome, reason receipts.Reason, d *permits.Detail, charged int64) string {
-	p := ProblemFor(reason)
+func plainWords(e ledger.Ending) string {
+	if e.Outcome == receipts.Reconciled {
+		return decisionWords(e)
+	}
+	p := ProblemFor(e.Reason)
 	text := "Counterfoil: " + p.Message
-	if d != nil {
+	if e.DuplicateOf != "" {
+		text += " It is operation " + e.DuplicateOf + "."
+	}
+	if d := e.Detail; d != nil {
 		text += " (limit " + strconv.FormatInt(d.Limit, 10) + ", needed " + strconv.FormatInt(d.Needed, 10) +
 			", remaining " + strconv.FormatInt(d.Remaining, 10) + ")"
 	}
-	if outcome == receipts.Denied {
+	if e.Outcome == receipts.Denied {
 		text += " The tool was not called."
 	}
 	switch {
-	case charged == 0:
+	case e.Charged == 0:
 		text += " No credits were charged."
-	case outcome == receipts.Uncertain:
-		text += " Charged for now, until a person has settled what happened: " + credits(charged) + "."
+	case e.Outcome == receipts.Uncertain:
+		text += " Charged for now, until a person has settled what happened: " + credits(e.Charged) + "."
 	default:
-		text += " Charged: " + credits(charged) + "."
+		text += " Charged: " + credits(e.Charged) + "."
 	}
 	return text + " " + adviceWords(p.Retry)
+}
+
+// decisionWords says what was found out about a call whose answer was lost.
+func decisionWords(e ledger.Ending) string {
+	text := "Counterfoil: The answer to this call was lost. It has been found out since that the tool did not act."
+	if e.Resolution == receipts.Delivered {
+		text = "Counterfoil: The answer to this call was lost. It has been found out since that the tool did act: do not act again."
+	}
+	if e.Charged == 0 {
+		text += " No credits were charged."
+	} else {
+		text += " Charged: " + credits(e.Charged) + "."
+	}
+	if e.Resolution == receipts.Delivered {
+		return text
+	}
+	return text + " " + adviceWords(RetryNewKey)
 }
 
 func credits(n int64) string {

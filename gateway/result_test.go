@@ -58,7 +58,7 @@ func TestAppendResultTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	op := &ledger.Operation{
 		ID: "op_1", Outcome: receipts.Denied, Reason: receipts.ReasonCallsExceeded, ReceiptID: "rcp_1", Receipt: "a.b.c",
-		Result: gateway.Explain(receipts.Denied, receipts.ReasonCallsExceeded, &permits.Detail{Limit: 50, Needed: 1}, 0),
+		Result: gateway.Explain(ledger.Ending{Outcome: receipts.Denied, Reason: receipts.ReasonCallsExceeded, Detail: &permits.Detail{Limit: 50, Needed: 1}}),
 	}
 	var got struct {
 		Meta    map[string]any `json:"_meta"`

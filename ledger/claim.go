@@ -87,7 +87,7 @@ func newClaimJob(c *Claim) (*claimJob, error) {
 		claim: c, operationKey: base64.RawURLEncoding.EncodeToString(secret),
 		record: record{
 			id: id, wallet: c.Wallet, key: c.Key, keySource: c.KeySource, agent: c.Agent,
-			permit: c.Permit.ID, permitSHA256: c.Permit.SHA256, tool: c.Tool, toolSHA256: c.ToolSHA256,
+			permit: c.Permit.ID, permitSHA256: c.Permit.SHA256, tool: c.Tool, toolSHA256: c.ToolSHA256, reference: c.Ref,
 			requestHash: c.RequestHash, arguments: c.Arguments, value: c.Fit.Value, counted: counted,
 		},
 	}, nil
@@ -155,14 +155,16 @@ func (l *Ledger) answerClaims(tickets []*ticket[*claimJob], err error) {
 // giveUp settles a grant that nobody will dispatch.
 func (l *Ledger) giveUp(g *Granted) {
 	s := &Settlement{Granted: g, Outcome: receipts.Failed, Reason: receipts.ReasonNotDispatched}
-	s.Result = l.explain(s.Outcome, s.Reason, nil, 0)
+	s.Result = l.explain(Ending{Outcome: s.Outcome, Reason: s.Reason})
 	if _, err := l.Settle(context.Background(), s); err != nil && !errors.Is(err, ErrSuperseded) {
 		l.log.Error("a call that was never sent is not settled yet", "operation", g.ID, "error", err)
 	}
 }
 
 // resolveClaims finds out which claims of a batch were committed. The old transaction held the wallets'
-// locks, so once this one has them, the old one has ended and what it wrote is seen.
+// locks, so once this one has them, the old one has ended and what it wrote is seen. Where a standby confirms
+// commits, what is seen need not have reached it; this transaction writes too, so that its own commit waits
+// for the standby.
 func (l *Ledger) resolveClaims(tickets []*ticket[*claimJob]) {
 	for {
 		found, err := l.committedClaims(tickets)
@@ -211,7 +213,10 @@ func (l *Ledger) committedClaims(tickets []*ticket[*claimJob]) (map[[16]byte]boo
 			found[id.Bytes] = true
 			return err
 		}, ids, wallets)
-	}, func(context.Context, *pgxpool.Conn, *batch) error { return nil })
+	}, func(_ context.Context, _ *pgxpool.Conn, b *batch) error {
+		l.barrier(b)
+		return nil
+	})
 	return found, err
 }
 
@@ -246,7 +251,7 @@ func (l *Ledger) denyAll(ctx context.Context, conn *pgxpool.Conn, s *claimState)
 		return err
 	}
 	for _, r := range s.denied {
-		r.result = l.explain(r.outcome, r.reason, r.detail, 0)
+		r.result = l.explain(r.ending())
 	}
 	return l.chainUp(s.denied, s.heads, s.nowMS)
 }

@@ -85,14 +85,14 @@ func (l *Ledger) succeed() error {
 
 // countUncertain reports what waits for a person.
 func (l *Ledger) countUncertain() {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
-	var n int64
-	if err := l.pool.QueryRow(ctx, sql.Query("count_uncertain")).Scan(&n); err != nil {
+	risk, err := l.AtRisk(ctx, nil)
+	if err != nil {
 		l.log.Warn("uncertain operations not counted", "error", err)
 		return
 	}
-	l.onUncertain(n)
+	l.onUncertain(risk)
 }
 
 // recover turns the open holds of silent instances into delivery_uncertain: the call may have been sent,
@@ -125,7 +125,7 @@ func (l *Ledger) interrupt(g *Granted) error {
 		Granted: g, Outcome: receipts.Uncertain, Reason: receipts.ReasonGatewayInterrupted,
 		Charged: g.record.authorized, KeepCall: true, KeepValue: true,
 	}
-	s.Result = l.explain(s.Outcome, s.Reason, nil, s.Charged)
+	s.Result = l.explain(Ending{Outcome: s.Outcome, Reason: s.Reason, Charged: s.Charged})
 	_, err := l.Settle(context.Background(), s)
 	if errors.Is(err, ErrSuperseded) {
 		return nil // another gateway was faster
@@ -140,7 +140,7 @@ func (l *Ledger) interrupt(g *Granted) error {
 const recoverBatch = 256
 
 func (l *Ledger) interrupted() ([]*Granted, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
 	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), recoverBatch)
 	if err != nil {

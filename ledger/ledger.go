@@ -33,7 +33,7 @@ type Options struct {
 	// Signers finds an older key, for receipts that a crash left unsigned. Nil: only Signer.
 	Signers func(kid string) (jws.Signer, bool)
 	// Explain writes the result of an outcome for which no upstream result exists.
-	Explain func(o receipts.Outcome, r receipts.Reason, d *permits.Detail, charged int64) []byte
+	Explain func(Ending) []byte
 	// Lease is how long an instance may be silent before any gateway settles its operations as uncertain.
 	Lease time.Duration
 	// Endpoint names what only one live process can hold (host and listen address): a restarted gateway
@@ -45,13 +45,16 @@ type Options struct {
 	QueueSize int           // requests waiting in a lane; 0: 4096
 	MaxBatch  int           // requests of one transaction; 0: 256
 	Patience  time.Duration // how long a caller waits for the store; 0: 20 s
+	Attempt   time.Duration // the longest try of one transaction; 0: 15 s
+	// Retention is how long response bodies are kept after their call; 0: for ever.
+	Retention time.Duration
 
 	Logger *slog.Logger
 	Now    func() time.Time // for caches and durations; what is recorded has the database's time
 	// OnCommit is told of each committed batch. Nil: nobody is.
 	OnCommit func(lane string, size int, took time.Duration)
-	// OnUncertain is told now and then how many operations wait for a reconciliation. Nil: nobody is.
-	OnUncertain func(n int64)
+	// OnUncertain is told now and then what waits for a reconciliation. Nil: nobody is.
+	OnUncertain func(AtRisk)
 	// OnInterrupted is told of each operation that a takeover of this ledger has settled. Nil: nobody is.
 	OnInterrupted func(tool string)
 }
@@ -75,12 +78,14 @@ func (o *Options) check() error {
 	o.QueueSize = defaulted(o.QueueSize, 4096)
 	o.MaxBatch = defaulted(o.MaxBatch, 256)
 	o.Patience = defaulted(o.Patience, 20*time.Second)
+	o.Attempt = defaulted(o.Attempt, 15*time.Second)
+	require(o.Retention >= 0, "the retention must not be negative")
 	require(o.Shards <= 64 && o.Readers <= 64, "at most 64 shards and readers")
 	if o.OnCommit == nil {
 		o.OnCommit = func(string, int, time.Duration) {}
 	}
 	if o.OnUncertain == nil {
-		o.OnUncertain = func(int64) {}
+		o.OnUncertain = func(AtRisk) {}
 	}
 	if o.OnInterrupted == nil {
 		o.OnInterrupted = func(string) {}
@@ -107,14 +112,16 @@ type Ledger struct {
 	signer      jws.Signer
 	header      string // of receipts under signer, as it is signed
 	signers     func(kid string) (jws.Signer, bool)
-	explain     func(receipts.Outcome, receipts.Reason, *permits.Detail, int64) []byte
+	explain     func(Ending) []byte
+	retention   time.Duration
+	attempt     time.Duration
 	lease       time.Duration
 	endpoint    string
 	instance    uuid.UUID
 	log         *slog.Logger
 	now         func() time.Time
 	onCommit    func(lane string, size int, took time.Duration)
-	onUncertain func(n int64)
+	onUncertain func(AtRisk)
 
 	onInterrupted func(tool string)
 
@@ -150,6 +157,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
+		retention: o.Retention, attempt: o.Attempt,
 		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain, onInterrupted: o.OnInterrupted, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
 	}
@@ -223,6 +231,7 @@ func (l *Ledger) startWorkers() {
 	l.background.Go(l.beat)
 	l.background.Go(l.recoverForever)
 	l.background.Go(l.keepSignatures)
+	l.background.Go(l.prune)
 }
 
 // Close stops the lanes after their current batch, stores the signatures that wait, and ends this

@@ -31,6 +31,7 @@ type storedRow struct {
 	charged, endedMS               pgtype.Int8
 	signingInput                   pgtype.Text
 	signature, result              []byte
+	resolution                     pgtype.Text
 }
 
 // Lookup reads the operation of a key, nil where the key is unused. Reads are batched, take no lock, and
@@ -61,6 +62,9 @@ func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
 		return op, nil
 	}
 	op.State = StateFinished
+	if row.resolution.Valid {
+		op.State, op.Resolution = StateReconciled, row.resolution.String
+	}
 	op.Outcome, op.Reason = receipts.Outcome(row.outcome.String), receipts.Reason(row.reason.String)
 	op.Charged, op.EndedMS, op.Result = row.charged.Int64, row.endedMS.Int64, row.result
 	op.ReceiptID = prefixReceipt + uuid.UUID(row.receiptID.Bytes).String()
@@ -90,7 +94,7 @@ func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
 }
 
 func (l *Ledger) readOperations(tickets []*ticket[*lookupJob], wallets, keys []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
 	rows, err := l.hot.Query(ctx, sql.Query("lookup"), wallets, keys)
 	if err != nil {
@@ -114,7 +118,7 @@ func scanStored(rows pgx.Rows) (int64, *storedRow, error) {
 	var n int64
 	r := &storedRow{}
 	err := rows.Scan(&n, &r.id, &r.agent, &r.permit, &r.tool, &r.keySource, &r.requestHash, &r.authorized, &r.startedMS,
-		&r.receiptID, &r.outcome, &r.reason, &r.charged, &r.endedMS, &r.signingInput, &r.signature, &r.result)
+		&r.receiptID, &r.outcome, &r.reason, &r.charged, &r.endedMS, &r.signingInput, &r.signature, &r.result, &r.resolution)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read operation: %w", err)
 	}

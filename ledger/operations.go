@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	"counterfoil/permits"
 	"counterfoil/receipts"
 	"counterfoil/sql"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // OperationRecord is an operation as the operator API shows it.
@@ -19,7 +21,11 @@ type OperationRecord struct {
 	Outcome                    receipts.Outcome // "" while it runs
 	Reason                     receipts.Reason
 	Authorized, Held, Charged  int64
-	ReceiptID                  string // "" while it runs
+	Value                      *permits.Value
+	Reference                  string // the operation reference, "" where the tool has none
+	HoldsReference             bool   // no other operation may have the reference
+	ReceiptID                  string // the latest; "" while it runs
+	Reconciliation             *ReconciliationRecord
 	Late                       *LateResult
 	CreatedAt                  time.Time
 	FinishedAt                 *time.Time
@@ -32,6 +38,15 @@ type LateResult struct {
 	Reason    receipts.Reason
 	Result    []byte
 	ArrivedAt time.Time
+}
+
+// ReconciliationRecord is what was decided about an uncertain operation.
+type ReconciliationRecord struct {
+	Resolution, Evidence, ProviderReference string
+	ChargedBefore                           int64
+	Actor                                   string
+	FirstReceiptID                          string // of the uncertain outcome
+	DecidedAt                               time.Time
 }
 
 // OperationFilter picks operations; an empty member picks all. Wallets, where not nil, are those that may be
@@ -47,7 +62,21 @@ func (l *Ledger) Operation(ctx context.Context, id string, wallets []string) (*O
 	if !ok {
 		return nil, ErrNotFound
 	}
-	rows, err := l.pool.Query(ctx, sql.Query("list_operations"), pgUUID(uid), pgUUID(uuid.Nil), wallets, nil, nil, nil, 1)
+	return operationBy(ctx, l.pool, uid, wallets)
+}
+
+// operation reads an operation as this transaction leaves it.
+func (a *Admin) operation(ctx context.Context, id uuid.UUID) (*OperationRecord, error) {
+	return operationBy(ctx, a.tx, id, nil)
+}
+
+// reader is a pool or a transaction.
+type reader interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func operationBy(ctx context.Context, from reader, id uuid.UUID, wallets []string) (*OperationRecord, error) {
+	rows, err := from.Query(ctx, sql.Query("list_operations"), pgUUID(id), pgUUID(uuid.Nil), wallets, nil, nil, nil, 1)
 	if err != nil {
 		return nil, coldError("read operation", err)
 	}
@@ -78,19 +107,30 @@ func scanOperation(row pgx.CollectableRow) (*OperationRecord, error) {
 	var id uuid.UUID
 	var startedMS, endedMS int64
 	var outcome, reason, lateOutcome, lateReason string
+	var currency pgtype.Text
+	var amount pgtype.Int8
+	var receipt pgtype.UUID
+	var d ReconciliationRecord
+	var decidedMS int64
 	var late []byte
 	var arrived *time.Time
 	o := &OperationRecord{State: StateDispatching}
-	err := row.Scan(&id, &o.Wallet, &o.Key, &o.KeySource, &o.Permit, &o.Agent, &o.Tool, &o.Authorized, &startedMS,
-		&outcome, &reason, &o.Charged, &endedMS, &o.Held, &lateOutcome, &lateReason, &late, &arrived)
+	err := row.Scan(&id, &o.Wallet, &o.Key, &o.KeySource, &o.Permit, &o.Agent, &o.Tool, &o.Authorized, &startedMS, &currency, &amount,
+		&o.Reference, &o.HoldsReference, &receipt, &outcome, &reason, &o.Charged, &endedMS, &o.Held, &lateOutcome, &lateReason, &late, &arrived,
+		&d.Resolution, &d.Evidence, &d.ProviderReference, &d.ChargedBefore, &d.Actor, &decidedMS)
 	if err != nil {
 		return nil, err
 	}
 	o.ID, o.CreatedAt = prefixOperation+id.String(), time.UnixMilli(startedMS).UTC()
+	o.Value = valueOf(currency, amount)
 	o.Outcome, o.Reason = receipts.Outcome(outcome), receipts.Reason(reason)
 	if outcome != "" {
 		ended := time.UnixMilli(endedMS).UTC()
-		o.State, o.FinishedAt, o.ReceiptID = StateFinished, &ended, prefixReceipt+id.String()
+		o.State, o.FinishedAt, o.ReceiptID = StateFinished, &ended, prefixReceipt+uuid.UUID(receipt.Bytes).String()
+	}
+	if d.Resolution != "" {
+		d.FirstReceiptID, d.DecidedAt = prefixReceipt+id.String(), time.UnixMilli(decidedMS).UTC()
+		o.State, o.Reconciliation = StateReconciled, &d
 	}
 	if arrived != nil {
 		o.Late = &LateResult{Outcome: receipts.Outcome(lateOutcome), Reason: receipts.Reason(lateReason), Result: late, ArrivedAt: arrived.UTC()}

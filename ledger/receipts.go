@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Receipt is a signed receipt and what it says.
@@ -28,6 +29,7 @@ type Receipt struct {
 type Evidence struct {
 	Receipt
 	Permit            string // compact JWS
+	Related           string // compact JWS of the operation's other receipt: of its reconciliation, or what that resolves; "" where there is none
 	Arguments, Result []byte
 }
 
@@ -55,7 +57,11 @@ func (l *Ledger) Evidence(ctx context.Context, id string, wallets []string) (*Ev
 	if !ok {
 		return nil, ErrNotFound
 	}
-	rows, err := l.pool.Query(ctx, sql.Query("receipt"), pgUUID(uid), wallets)
+	return l.evidenceBy(ctx, l.pool, uid, wallets)
+}
+
+func (l *Ledger) evidenceBy(ctx context.Context, from reader, id uuid.UUID, wallets []string) (*Evidence, error) {
+	rows, err := from.Query(ctx, sql.Query("receipt"), pgUUID(id), wallets)
 	if err != nil {
 		return nil, coldError("read receipt", err)
 	}
@@ -130,7 +136,11 @@ type receiptRow struct {
 func (l *Ledger) scanEvidence(row pgx.CollectableRow) (*Evidence, error) {
 	var r receiptRow
 	e := &Evidence{}
-	err := row.Scan(&r.id, &r.wallet, &r.seq, &r.signingInput, &r.signature, &e.Permit, &e.Arguments, &e.Result)
+	var other pgtype.UUID
+	var otherInput pgtype.Text
+	var otherSignature []byte
+	err := row.Scan(&r.id, &r.wallet, &r.seq, &r.signingInput, &r.signature, &e.Permit, &e.Arguments, &e.Result,
+		&other, &otherInput, &otherSignature)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +149,10 @@ func (l *Ledger) scanEvidence(row pgx.CollectableRow) (*Evidence, error) {
 		return nil, err
 	}
 	e.Receipt = *receipt
-	return e, nil
+	if other.Valid {
+		e.Related, err = l.token(other.Bytes, r.wallet, otherInput.String, otherSignature)
+	}
+	return e, err
 }
 
 // errIndex means that a column beside a signed text says something else than the text.

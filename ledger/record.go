@@ -27,13 +27,16 @@ type record struct {
 	arguments    []byte
 	authorized   int64
 	value        *permits.Value
-	counted      int64 // of value: what is held against the permit's value limit, 0 where it has none
+	reference    string // "" where the tool has none
+	counted      int64  // of value: what is held against the permit's value limit, 0 where it has none
 	startedMS    int64
 
 	outcome receipts.Outcome
 	reason  receipts.Reason
 	detail  *permits.Detail
 	charged int64
+	// duplicateOf is the operation that holds the reference, where that is why this one is denied.
+	duplicateOf string
 	// What stays taken of the permit's call count and value limit.
 	callsKept int16
 	valueKept int64
@@ -54,7 +57,7 @@ func (r *record) claims(issuer, prev string) *receipts.Claims {
 		Operation: prefixOperation + id, Tool: r.tool, ToolSHA256: r.toolSHA256, KeySource: r.keySource,
 		StartedMS: r.startedMS, EndedMS: r.endedMS,
 		Outcome: r.outcome, Reason: r.reason, Authorized: r.authorized, Charged: r.charged,
-		Detail: r.detail, Value: r.value, AuditEvent: prefixEvent + id,
+		Detail: r.detail, DuplicateOf: r.duplicateOf, Value: r.value, AuditEvent: prefixEvent + id,
 		ArgumentsSHA256: hexSHA256(r.arguments), RequestHash: hex.EncodeToString(r.requestHash[:]),
 		Result: &receipts.Result{SHA256: hexSHA256(r.result), Bytes: int64(len(r.result)), Scrubbed: r.scrubbed},
 		Seq:    r.seq, Prev: prev,
@@ -75,6 +78,11 @@ func (r *record) operation() *Operation {
 		Authorized: r.authorized, Charged: r.charged, Result: r.result,
 		ReceiptID: prefixReceipt + id, StartedMS: r.startedMS, EndedMS: r.endedMS,
 	}
+}
+
+// ending is the record's outcome as it is put into words.
+func (r *record) ending() Ending {
+	return Ending{Outcome: r.outcome, Reason: r.reason, Detail: r.detail, Charged: r.charged, DuplicateOf: r.duplicateOf}
 }
 
 // chainHead is a locked row of chains.

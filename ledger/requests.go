@@ -123,7 +123,11 @@ func (l *Ledger) administerOnce(ctx context.Context, act Act, do func(context.Co
 		return Answer{}, err
 	}
 	// From here on the request's own context no longer counts: a cancelled COMMIT would be unknown.
+	forgetWarning(tx.Conn())
 	if err := tx.Commit(context.WithoutCancel(ctx)); err != nil {
+		return Answer{}, commitError(err)
+	}
+	if err := warningOf(tx.Conn()); err != nil {
 		return Answer{}, commitError(err)
 	}
 	for _, f := range a.onCommit {

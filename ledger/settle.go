@@ -111,7 +111,7 @@ func (l *Ledger) settleBatch(tickets []*ticket[*settleJob]) error {
 	}
 	return l.transact(s.lock, func(ctx context.Context, conn *pgxpool.Conn, b *batch) error {
 		mine, gone := s.divide()
-		if err := markGone(ctx, conn, b, gone); err != nil {
+		if err := l.markGone(ctx, conn, b, gone); err != nil {
 			return err
 		}
 		if len(mine) == 0 {
@@ -129,8 +129,14 @@ func (l *Ledger) settleBatch(tickets []*ticket[*settleJob]) error {
 			s.giveBack(j)
 		}
 		writeRecords(b, records, s.heads)
+		if uncertain := outcomes(records, receipts.Uncertain); len(uncertain) > 0 {
+			b.exec("insert_uncertain", uncertainColumns(uncertain)...)
+		}
 		if len(s.refunds) > 0 {
 			b.exec("give_back", s.counters.columns()...)
+		}
+		if free := undelivered(records); len(free) > 0 {
+			b.exec("free_refs", refColumns(free)...)
 		}
 		return nil
 	})
@@ -197,7 +203,7 @@ func (s *settleState) divide() (mine, gone []*settleJob) {
 
 // markGone finds out who settled these operations: an earlier try of ours, whose COMMIT went unanswered,
 // or a takeover, in which case what we bring is kept as a late result.
-func markGone(ctx context.Context, conn *pgxpool.Conn, b *batch, gone []*settleJob) error {
+func (l *Ledger) markGone(ctx context.Context, conn *pgxpool.Conn, b *batch, gone []*settleJob) error {
 	if len(gone) == 0 {
 		return nil
 	}
@@ -219,6 +225,7 @@ func markGone(ctx context.Context, conn *pgxpool.Conn, b *batch, gone []*settleJ
 		return err
 	}
 	var late []*settleJob
+	ours := false
 	for _, j := range gone {
 		input, ok := stored[j.record.id]
 		if !ok {
@@ -226,10 +233,15 @@ func markGone(ctx context.Context, conn *pgxpool.Conn, b *batch, gone []*settleJ
 		}
 		if j.wrote(input) {
 			j.record.signingInput = input
+			ours = true
 			continue
 		}
 		j.superseded = true
 		late = append(late, j)
+	}
+	if ours {
+		// Where a standby confirms commits, what is seen of the earlier try need not have reached it.
+		l.barrier(b)
 	}
 	keepLate(b, late)
 	return nil
@@ -248,15 +260,16 @@ func keepLate(b *batch, jobs []*settleJob) {
 	var wallets, outcomes, reasons []string
 	var ids []pgtype.UUID
 	var results [][]byte
+	var scrubbed []bool
 	for _, j := range jobs {
 		if j.record.reason == receipts.ReasonGatewayInterrupted {
 			continue // a recovery brings no result of an upstream
 		}
 		wallets, ids = append(wallets, j.record.wallet), append(ids, pgUUID(j.record.id))
 		outcomes, reasons = append(outcomes, string(j.record.outcome)), append(reasons, string(j.record.reason))
-		results = append(results, j.record.result)
+		results, scrubbed = append(results, j.record.result), append(scrubbed, j.record.scrubbed)
 	}
 	if len(wallets) > 0 {
-		b.exec("insert_late_results", wallets, ids, outcomes, reasons, results)
+		b.exec("insert_late_results", wallets, ids, outcomes, reasons, results, scrubbed)
 	}
 }

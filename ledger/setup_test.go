@@ -77,8 +77,8 @@ func (b *bundle) open(t *testing.T, opts ...func(*ledger.Options)) *ledger.Ledge
 	return l
 }
 
-func explain(o receipts.Outcome, r receipts.Reason, d *permits.Detail, charged int64) []byte {
-	text, err := json.Marshal(map[string]any{"isError": true, "text": fmt.Sprint(o, r, d, charged)})
+func explain(e ledger.Ending) []byte {
+	text, err := json.Marshal(map[string]any{"isError": true, "text": fmt.Sprintf("%+v", e)})
 	if err != nil {
 		panic(err)
 	}

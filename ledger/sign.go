@@ -34,20 +34,37 @@ func (l *Ledger) token(id uuid.UUID, wallet, signingInput string, signature []by
 	if signature != nil {
 		return signingInput + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 	}
+	raw, text, err := l.sign(id, signingInput)
+	if err != nil {
+		return "", err
+	}
+	l.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
+	return text, nil
+}
+
+// sign makes a receipt's signature, and the whole token.
+func (l *Ledger) sign(id uuid.UUID, signingInput string) (raw []byte, token string, err error) {
 	signer, err := l.signerOf(signingInput)
 	if err != nil {
-		return "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
+		return nil, "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
 	}
 	text, err := signer.Sign(signingInput)
 	if err != nil {
-		return "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
+		return nil, "", fmt.Errorf("sign receipt %s%s: %w", prefixReceipt, id, err)
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return "", fmt.Errorf("read own signature: %w", err)
+	if raw, err = base64.RawURLEncoding.DecodeString(text); err != nil {
+		return nil, "", fmt.Errorf("read own signature: %w", err)
 	}
-	l.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
-	return signingInput + "." + text, nil
+	return raw, signingInput + "." + text, nil
+}
+
+// sign signs a receipt that this transaction writes. The signature is kept only once that is committed.
+func (a *Admin) sign(id uuid.UUID, wallet, signingInput string) (string, error) {
+	raw, token, err := a.ledger.sign(id, signingInput)
+	a.onCommit = append(a.onCommit, func() {
+		a.ledger.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
+	})
+	return token, err
 }
 
 // signerOf finds the key that a signing input was fixed under: its header names it.
@@ -143,7 +160,7 @@ func (l *Ledger) insertSignatures(list []keptSignature) error {
 	for i, s := range list {
 		ids[i], wallets[i], signatures[i] = pgUUID(s.receipt), s.wallet, s.signature
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
 	_, err := l.pool.Exec(ctx, sql.Query("insert_signatures"), ids, wallets, signatures)
 	return err

@@ -120,21 +120,27 @@ type claimState struct {
 	wallets, permitWallets, permitIDs []string
 	keyWallets, keys                  []string
 	used                              map[pair]bool
+	refs                              map[refKey]uuid.UUID // references in use, and by which operation
 	nowMS                             int64
 	heads                             chainHeads
+	referring                         []*record // those with a reference
 	granted                           []*claimJob
 	denied                            []*record
 	written                           []*claimJob
+	taken                             []*record // those that take their reference
 }
 
 func newClaimState(tickets []*ticket[*claimJob]) *claimState {
-	s := &claimState{counters: newCounters(), used: make(map[pair]bool), heads: make(chainHeads)}
+	s := &claimState{counters: newCounters(), used: make(map[pair]bool), refs: make(map[refKey]uuid.UUID), heads: make(chainHeads)}
 	wallets, usage := make(map[string]bool), make(map[pair]bool)
 	for _, t := range tickets {
 		r := &t.job.record
 		wallets[r.wallet] = true
 		usage[pair{r.wallet, r.permit}] = true
 		s.keyWallets, s.keys = append(s.keyWallets, r.wallet), append(s.keys, r.key)
+		if r.reference != "" {
+			s.referring = append(s.referring, r)
+		}
 	}
 	s.wallets = slices.Collect(maps.Keys(wallets))
 	for p := range usage {
@@ -154,6 +160,9 @@ func (s *claimState) lock(b *batch) {
 		}
 		return err
 	}, s.keyWallets, s.keys)
+	if len(s.referring) > 0 {
+		b.query("claim_refs", s.scanRef, refColumns(s.referring)[:3]...)
+	}
 }
 
 // decide judges one claim against the rows as the claims before it in the batch have left them.
@@ -175,11 +184,16 @@ func (s *claimState) decide(j *claimJob) {
 	s.written = append(s.written, j)
 	r.startedMS = s.nowMS
 	r.authorized, r.outcome, r.reason, r.detail = 0, "", "", nil
-	if no := c.Permit.Decide(c.Fit, c.Price, u.state(w, r.tool, s.nowMS)); no != nil {
+	r.duplicateOf = ""
+	if no := s.refusal(r, c.Permit.Decide(c.Fit, c.Price, u.state(w, r.tool, s.nowMS))); no != nil {
 		j.verdict = denied
 		r.outcome, r.reason, r.detail = receipts.Denied, no.Reason, no.Detail
 		s.denied = append(s.denied, r)
 		return
+	}
+	if r.reference != "" {
+		s.refs[r.refKey()] = r.id
+		s.taken = append(s.taken, r)
 	}
 	j.verdict = granted
 	r.authorized = c.Price
@@ -194,7 +208,11 @@ func (s *claimState) write(b *batch, instance uuid.UUID) {
 	}
 	columns := operationColumns(s.written, s.nowMS)
 	columns = append(columns, holdColumns(s.granted, instance)...)
-	b.exec("claim_write", append(columns, s.counters.columns()...)...)
+	columns = append(columns, s.counters.columns()...)
+	b.exec("claim_write", append(columns, referencesOf(s.written))...)
+	if len(s.taken) > 0 {
+		b.exec("insert_refs", refColumns(s.taken)...)
+	}
 }
 
 func operationColumns(jobs []*claimJob, nowMS int64) []any {

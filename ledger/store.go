@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"counterfoil/sql"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// attemptTimeout bounds one try of a batch, connection included.
-const attemptTimeout = 15 * time.Second
 
 // batch is a pipeline of named statements: one round trip.
 type batch struct{ pgx.Batch }
@@ -38,7 +34,7 @@ func (b *batch) query(name string, scan func(pgx.CollectableRow) error, args ...
 // commit. decide fills the second; it may read more through conn first. An error is a *storeError that says
 // what is known about the commit, unless decide itself refused.
 func (l *Ledger) transact(lock func(*batch), decide func(context.Context, *pgxpool.Conn, *batch) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
 	conn, err := l.hot.Acquire(ctx)
 	if err != nil {
@@ -58,9 +54,39 @@ func (l *Ledger) transact(lock func(*batch), decide func(context.Context, *pgxpo
 		return err
 	}
 	second.exec("commit")
+	forgetWarning(conn.Conn())
 	if err := conn.SendBatch(ctx, &second.Batch).Close(); err != nil {
 		l.rollback(ctx, conn)
 		return translate(err, true)
+	}
+	if err := warningOf(conn.Conn()); err != nil {
+		return &storeError{kind: storeUnknown, err: err}
+	}
+	return nil
+}
+
+// barrier queues a write that means nothing, so that this transaction's commit is as durable as what it has
+// read must be.
+func (l *Ledger) barrier(b *batch) { b.exec("heartbeat", pgUUID(l.instance)) }
+
+// warned is where a connection keeps the last warning that its server sent.
+const warned = "counterfoil.warned"
+
+// keepWarning remembers warnings. A server whose wait for its standby is cancelled commits, and says so by a
+// warning only; its text is translated, so that every warning counts.
+func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[warned] = n.Message
+	}
+}
+
+func forgetWarning(conn *pgx.Conn) { delete(conn.PgConn().CustomData(), warned) }
+
+// warningOf is what the server warned of since forgetWarning: a COMMIT with a warning is not known to be
+// where it must be.
+func warningOf(conn *pgx.Conn) error {
+	if message, ok := conn.PgConn().CustomData()[warned]; ok {
+		return fmt.Errorf("committed with a warning: %v", message)
 	}
 	return nil
 }
@@ -146,6 +172,7 @@ func hotPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = int32(2*o.Shards + o.Readers + 2)
 	config.MinConns = 1
+	config.ConnConfig.OnNotice = keepWarning
 	params := config.ConnConfig.RuntimeParams
 	params["application_name"] = "counterfoil"
 	for name, value := range map[string]string{
@@ -165,6 +192,7 @@ func coldPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 		return nil, errors.New("the database URL cannot be parsed")
 	}
 	config.MaxConns = 6
+	config.ConnConfig.OnNotice = keepWarning
 	params := config.ConnConfig.RuntimeParams
 	params["application_name"] = "counterfoil"
 	params["role"] = sql.Role

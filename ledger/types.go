@@ -24,6 +24,10 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict means that a record with this id or key exists and differs.
 	ErrConflict = errors.New("conflict")
+	// ErrNotUncertain means that there is nothing to reconcile: the operation runs, or its outcome is certain.
+	ErrNotUncertain = errors.New("the operation is not uncertain")
+	// ErrDecided means that the operation was reconciled before, and otherwise.
+	ErrDecided = errors.New("the operation was reconciled otherwise")
 	// ErrPermitUnknown means that the permit has no usage row for this wallet.
 	ErrPermitUnknown = errors.New("the permit is not known to this wallet")
 )
@@ -32,6 +36,7 @@ var (
 const (
 	StateDispatching = "dispatching"
 	StateFinished    = "finished"
+	StateReconciled  = "reconciled"
 )
 
 // Claim is the wish to run one operation: everything T1 needs to decide and record it.
@@ -46,6 +51,18 @@ type Claim struct {
 	Arguments   []byte // canonical
 	Fit         permits.Fit
 	Price       int64 // credits to reserve
+	// Ref is the operation reference: one effect for each (wallet, tool, reference), whatever the key. "" is none.
+	Ref string
+}
+
+// Ending is an outcome for which no upstream result exists, as Options.Explain puts it into words.
+type Ending struct {
+	Outcome     receipts.Outcome
+	Reason      receipts.Reason
+	Detail      *permits.Detail
+	Charged     int64
+	DuplicateOf string // the operation that holds the reference, op_…
+	Resolution  string // of a reconciliation
 }
 
 // Claimed is what became of a Claim: exactly one member is set.
@@ -83,8 +100,9 @@ type Operation struct {
 	State                      string
 	Outcome                    receipts.Outcome
 	Reason                     receipts.Reason
+	Resolution                 string // once reconciled
 	Authorized, Charged        int64  // credits
-	Result                     []byte // as answered, before our `_meta`
+	Result                     []byte // as answered, before our `_meta`; nil once it is pruned
 	ReceiptID                  string
 	Receipt                    string // compact JWS
 	StartedMS, EndedMS         int64
@@ -92,6 +110,9 @@ type Operation struct {
 
 // Finished reports whether the operation has its outcome.
 func (o *Operation) Finished() bool { return o.State != StateDispatching }
+
+// Pruned reports whether the operation has its outcome, and its answer is no longer kept.
+func (o *Operation) Pruned() bool { return o.Finished() && o.Result == nil }
 
 // Id prefixes of contract section 1. One UUID names an operation and its record: its terminal receipt,
 // its transfer and its audit event differ in prefix only.

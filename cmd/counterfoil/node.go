@@ -49,7 +49,8 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		Now: time.Now,
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
-		OnCommit: metrics.OnCommit, OnUncertain: metrics.SetUncertain, OnInterrupted: metrics.OnInterrupted,
+		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted,
+		OnUncertain: func(risk ledger.AtRisk) { metrics.SetUncertain(risk, time.Now()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
