@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"counterfoil/sql"
 
@@ -178,7 +180,7 @@ func hotPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	for name, value := range map[string]string{
 		"role": sql.Role, "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
 		"plan_cache_mode": "force_generic_plan", "jit": "off",
-		"statement_timeout": "10000", "idle_in_transaction_session_timeout": "10000",
+		"statement_timeout": "10000", "idle_in_transaction_session_timeout": milliseconds(idleLimit(o.Lease)),
 	} {
 		params[name] = value
 	}
@@ -197,6 +199,15 @@ func coldPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	params["application_name"] = "counterfoil"
 	params["role"] = sql.Role
 	params["statement_timeout"] = "30000"
-	params["idle_in_transaction_session_timeout"] = "30000"
+	params["idle_in_transaction_session_timeout"] = milliseconds(idleLimit(o.Lease))
 	return pgxpool.NewWithConfig(ctx, config)
 }
+
+// idleLimit is how long the database keeps the locks of a transaction whose process says nothing. A process
+// that lives decides in milliseconds. One that is frozen, or whose host lost power, would make the calls of
+// these wallets wait at every other gateway, and their takeover too: so it is well below the lease.
+func idleLimit(lease time.Duration) time.Duration {
+	return min(max(lease/2, time.Second), 5*time.Second)
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
