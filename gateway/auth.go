@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -159,13 +160,18 @@ func (g *Gateway) Require(roles ...Role) echo.MiddlewareFunc {
 			if err != nil {
 				return WriteProblem(c, g.ReasonOf(err), "")
 			}
-			for _, r := range roles {
-				if p.Role == r {
-					c.Set(principalKey, p)
-					return next(c)
-				}
+			if !slices.Contains(roles, p.Role) {
+				return WriteProblem(c, "forbidden", "")
 			}
-			return WriteProblem(c, "forbidden", "")
+			if p.Agent != nil {
+				leave, refusal := g.limiter.enter(p.Agent.ID, g.now())
+				if refusal != nil {
+					return WriteProblem(c, refusal.Reason, refusal.Detail)
+				}
+				defer leave()
+			}
+			c.Set(principalKey, p)
+			return next(c)
 		}
 	}
 }

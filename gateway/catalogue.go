@@ -71,6 +71,23 @@ func newCatalogue(cfg Config, m *Metrics, log *slog.Logger) (*catalogue, map[str
 	return cat, clients, nil
 }
 
+// upstreamBounds are the limits of each upstream, as the limiter keeps them.
+func upstreamBounds(configs []upstream.Config, clients map[string]*upstream.Client) map[string]bound {
+	out := make(map[string]bound, len(configs))
+	for _, u := range configs {
+		out[u.Name] = bound{rate: u.Rate, concurrent: perSlot * clients[u.Name].Concurrency()}
+	}
+	return out
+}
+
+// upstreamOf names the upstream of a tool; "" where there is no such tool.
+func (c *catalogue) upstreamOf(tool string) string {
+	if e, ok := c.byName[tool]; ok {
+		return e.Upstream
+	}
+	return ""
+}
+
 func newEntry(t Tool, client *upstream.Client, timeout time.Duration, m *Metrics) (*entry, error) {
 	if client == nil {
 		return nil, fmt.Errorf("tool %s: there is no upstream %q", t.Name, t.Upstream)

@@ -23,10 +23,21 @@ type Tool struct {
 	MaxResponseBytes  int64
 }
 
-// Limits bounds what one agent may do at once. 0 is no limit.
+// Limits bounds what is done at once.
 type Limits struct {
-	AgentRate       int // new calls a second
-	AgentConcurrent int // new calls in flight
+	AgentRate       int // new calls a second of one agent; 0 is no limit
+	AgentConcurrent int // new calls in flight of one agent; 0 is no limit
+	InFlight        int // new calls in flight of all; 0 is 2048
+	Connections     int // of clients, of which one agent uses half at most; 0 is 4096
+}
+
+// Timeouts bounds each read from a client and each write to one. None of them is
+// a limit on the time of a call.
+type Timeouts struct {
+	Header time.Duration // from a request's first byte to the end of its head; 0 is 10 s
+	Body   time.Duration // to the end of its body; 0 is 30 s
+	Write  time.Duration // for each 64 KiB of an answer; 0 is 30 s
+	Idle   time.Duration // between requests; 0 is 2 min
 }
 
 // Config is everything the gateway needs to know; cmd parses it.
@@ -42,6 +53,7 @@ type Config struct {
 
 	AllowedOrigins    []string
 	Limits            Limits
+	Timeouts          Timeouts
 	MaxPermitLifetime time.Duration
 	MaxBody           int64         // bytes; 0 is 1 MiB
 	SettleDeadline    time.Duration // how long a caller waits for a store that does not commit; 0 is 30 s
@@ -54,4 +66,23 @@ const (
 	defaultCatalogueRefresh = time.Minute
 	defaultUpstreamTimeout  = 30 * time.Second
 	defaultMaxResponse      = 4 << 20
+
+	defaultInFlight    = 2048
+	defaultConnections = 4096
+	defaultHeader      = 10 * time.Second
+	defaultBody        = 30 * time.Second
+	defaultWrite       = 30 * time.Second
+	defaultIdle        = 2 * time.Minute
 )
+
+func (cfg *Config) setDefaults() {
+	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
+	cfg.SettleDeadline = orDefault(cfg.SettleDeadline, defaultSettleDeadline)
+	cfg.CatalogueRefresh = orDefault(cfg.CatalogueRefresh, defaultCatalogueRefresh)
+	cfg.Limits.InFlight = orDefault(cfg.Limits.InFlight, defaultInFlight)
+	cfg.Limits.Connections = orDefault(cfg.Limits.Connections, defaultConnections)
+	cfg.Timeouts.Header = orDefault(cfg.Timeouts.Header, defaultHeader)
+	cfg.Timeouts.Body = orDefault(cfg.Timeouts.Body, defaultBody)
+	cfg.Timeouts.Write = orDefault(cfg.Timeouts.Write, defaultWrite)
+	cfg.Timeouts.Idle = orDefault(cfg.Timeouts.Idle, defaultIdle)
+}

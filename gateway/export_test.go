@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"net"
+	"net/http"
 	"time"
 
 	"counterfoil/gateway/upstream"
@@ -30,7 +32,33 @@ func SettlementOf(t Tool, a upstream.Answer) *ledger.Settlement {
 	return settlementOf(&entry{Tool: t}, &ledger.Granted{}, a)
 }
 
-// Limiter hands out the limiter alone.
-func Limiter(l Limits) func(agent string, now time.Time) (func(), *Refusal) {
-	return newLimiter(l).admit
+// Limiter is the limiter alone.
+type Limiter struct{ *limiter }
+
+// NewLimiter makes one with one upstream, "u", of this rate and concurrency.
+func NewLimiter(l Limits, rate, concurrent int, now time.Time) Limiter {
+	return Limiter{newLimiter(l, map[string]bound{"u": {rate, concurrent}}, now)}
+}
+
+// Enter takes a request in.
+func (l Limiter) Enter(agent string, now time.Time) (leave func(), refusal *Refusal) {
+	return l.enter(agent, now)
+}
+
+// Admit takes a new call in. leave is told whether the call was sent.
+func (l Limiter) Admit(agent, upstream string, now time.Time) (leave func(sent bool), refusal *Refusal) {
+	p, refusal := l.admit(agent, upstream, now)
+	return func(sent bool) {
+		p.sent = sent
+		p.leave()
+	}, refusal
+}
+
+// Known is how many agents are remembered.
+func (l Limiter) Known() int { return len(l.agents) }
+
+// NewConnections is the listener alone, and the server that follows it.
+func NewConnections(l net.Listener, most int, write time.Duration, h http.Handler) (net.Listener, *http.Server) {
+	c := newConnections(l, most, write, time.Now)
+	return c, &http.Server{Handler: h, ConnState: c.follow, ReadHeaderTimeout: 10 * time.Second}
 }

@@ -68,9 +68,7 @@ func New(cfg Config, d Deps) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	cfg.OperatorToken, cfg.ApproverToken, cfg.ReconcilerToken = "", "", ""
-	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
-	cfg.SettleDeadline = orDefault(cfg.SettleDeadline, defaultSettleDeadline)
-	cfg.CatalogueRefresh = orDefault(cfg.CatalogueRefresh, defaultCatalogueRefresh)
+	cfg.setDefaults()
 	cat, clients, err := newCatalogue(cfg, d.Metrics, d.Logger)
 	if err != nil {
 		closeAll(clients)
@@ -78,7 +76,7 @@ func New(cfg Config, d Deps) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, ledger: d.Ledger, keyring: d.Keyring, log: d.Logger, metrics: d.Metrics, now: d.Now,
-		tokens: tokens, catalogue: cat, clients: clients, limiter: newLimiter(cfg.Limits),
+		tokens: tokens, catalogue: cat, clients: clients, limiter: newLimiter(cfg.Limits, upstreamBounds(cfg.Upstreams, clients), d.Now()),
 	}
 	if g.origins, err = originSet(cfg); err != nil {
 		closeAll(clients)

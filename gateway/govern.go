@@ -53,6 +53,13 @@ func (r *Refusal) Message() string {
 func (g *Gateway) Govern(ctx context.Context, r Request) (Answer, *Refusal) {
 	began := g.now()
 
+	// Who hammers takes nobody else's place, not even with repeats.
+	leave, refusal := g.limiter.enter(r.Agent.ID, began)
+	if refusal != nil {
+		return Answer{}, refusal
+	}
+	defer leave()
+
 	// Ownership comes before any look-up, so that a refusal is no oracle (I8).
 	if refusal := chooseWallet(&r); refusal != nil {
 		return Answer{}, refusal
@@ -70,11 +77,11 @@ func (g *Gateway) Govern(ctx context.Context, r Request) (Answer, *Refusal) {
 
 	// Step 4: a new key. One durable transaction claims it, decides, reserves and
 	// writes the checkpoint, or stores the denial with its receipt (I1, I3).
-	release, refusal := g.limiter.admit(r.Agent.ID, began)
+	place, refusal := g.limiter.admit(r.Agent.ID, g.catalogue.upstreamOf(r.Tool), began)
 	if refusal != nil {
 		return Answer{}, refusal
 	}
-	defer release()
+	defer place.leave()
 	tool, claim, refusal := g.prepare(ctx, r)
 	if refusal != nil {
 		return Answer{}, refusal
@@ -96,6 +103,7 @@ func (g *Gateway) Govern(ctx context.Context, r Request) (Answer, *Refusal) {
 	defer g.metrics.inFlight.Dec()
 
 	// Step 5: one attempt, never a second (I1).
+	place.sent = true
 	sent := g.now()
 	settlement := g.dispatch(tool, claimed.Granted, r)
 	upstreamTime := g.now().Sub(sent)

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"strings"
 	"testing"
-	"time"
 
 	"counterfoil/gateway"
 	"counterfoil/internal/canon"
@@ -80,30 +79,4 @@ func TestRequestHashIsOfTheCanonicalForm(t *testing.T) {
 	if got != sha256.Sum256(whole) {
 		t.Error("the composed hash is not the hash of the canonical object")
 	}
-}
-
-func TestLimiter(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_000_000, 0)
-	admit := gateway.Limiter(gateway.Limits{AgentRate: 2, AgentConcurrent: 3})
-	var releases []func()
-	take := func(agent string, want bool) {
-		t.Helper()
-		release, refusal := admit(agent, now)
-		if (refusal == nil) != want {
-			t.Fatalf("%s at %v: refused %v, want admitted %v", agent, now.Unix(), refusal, want)
-		}
-		if refusal == nil {
-			releases = append(releases, release)
-		}
-	}
-	take("a", true)
-	take("a", true)
-	take("a", false) // the rate
-	take("b", true)  // is each agent's own
-	now = now.Add(time.Second)
-	take("a", true)
-	take("a", false) // three are running
-	releases[0]()
-	take("a", true)
 }

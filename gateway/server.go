@@ -22,36 +22,40 @@ import (
 var ErrTooLarge = errors.New("the request body is too large")
 
 const (
-	headerTimeout = 10 * time.Second
-	bodyTimeout   = 30 * time.Second
-	idleTimeout   = 2 * time.Minute
 	// recordTimeout is what calls get to be recorded after a drain has cut them.
 	recordTimeout = 10 * time.Second
+	maxHeader     = 32 << 10 // bytes
+	// trustedBody is how long a body may be said to be for memory to be taken before
+	// it has come.
+	trustedBody = 64 << 10 // bytes
 )
 
 func (g *Gateway) newEcho() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = g.httpError
-	e.Use(g.recover, g.checkOrigin, g.refuseWhileDraining)
+	e.Use(g.limitBody, g.recover, g.checkOrigin, g.refuseWhileDraining)
 	g.registerHealth(e)
 	return e
 }
 
-// Server is an HTTP server for the router. It sets no limit on the time of an
-// answer: a call's own deadline does, and an answer that is cut would be lost.
-func (g *Gateway) Server() *http.Server {
+// server is an HTTP server for the router on these connections. It sets no limit
+// on the time of an answer: a call's own deadline does, and an answer that is cut
+// would be lost. Of a client that does not read, the connections know.
+func (g *Gateway) server(l *connections) *http.Server {
 	return &http.Server{
-		Handler: g.echo, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 32 << 10,
+		Handler: g.echo, ReadHeaderTimeout: g.cfg.Timeouts.Header, IdleTimeout: g.cfg.Timeouts.Idle, MaxHeaderBytes: maxHeader,
+		ConnState: l.follow,
 	}
 }
 
 // Serve answers on l until ctx ends, then drains for at most the given time. It
 // returns nil only when no call was cut.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
-	srv := g.Server()
+	clients := newConnections(l, g.cfg.Limits.Connections, g.cfg.Timeouts.Write, g.now)
+	srv := g.server(clients)
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(clients) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -81,33 +85,43 @@ func (g *Gateway) Drain(ctx context.Context, srv *http.Server) error {
 	return fmt.Errorf("drain: calls in flight were cut: %w", err)
 }
 
-// ReadBody reads at most the allowed size, and not for longer than a client that
-// is really sending needs.
+// limitBody bounds the time that a body may take, also one that nobody wants: the
+// server reads on for a while before it answers.
+func (g *Gateway) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().ContentLength != 0 {
+			// Recorders in tests know no deadlines; a real connection does.
+			_ = http.NewResponseController(c.Response()).SetReadDeadline(g.now().Add(g.cfg.Timeouts.Body))
+		}
+		return next(c)
+	}
+}
+
+// ReadBody reads at most the allowed size. A body that has come to its end is no
+// longer under the deadline of limitBody: the call may take longer.
 func (g *Gateway) ReadBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength > g.cfg.MaxBody {
 		return nil, ErrTooLarge
 	}
-	// Recorders in tests know no deadlines; a real connection does.
-	control := http.NewResponseController(c.Response())
-	_ = control.SetReadDeadline(g.now().Add(bodyTimeout))
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	var body []byte
-	if r.ContentLength > 0 {
-		body = make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return nil, fmt.Errorf("read request body: %w", err)
-		}
-		return body, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, g.cfg.MaxBody+1))
+	body, err := readAll(r, g.cfg.MaxBody+1)
 	if err != nil {
 		return nil, fmt.Errorf("read request body: %w", err)
 	}
 	if int64(len(body)) > g.cfg.MaxBody {
 		return nil, ErrTooLarge
 	}
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Time{})
 	return body, nil
+}
+
+func readAll(r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength <= 0 || r.ContentLength > trustedBody {
+		return io.ReadAll(io.LimitReader(r.Body, most))
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
 }
 
 // httpError answers what the router refused. Unserved paths get JSON, since a

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,11 @@ func (a *app) describe(cfg *config.Config) error {
 	line("tokens", "operator %s, approver %s, reconciler %s", cfg.Tokens.Operator.Fingerprint(),
 		cfg.Tokens.Approver.Fingerprint(), cfg.Tokens.Reconciler.Fingerprint())
 	for _, u := range cfg.Upstreams {
-		line("upstream", "%s at %s, %d headers, %s for an answer", u.Name, u.URL, len(u.Headers), u.Timeout)
+		line("upstream", "%s at %s, %d headers, %s for an answer, %s", u.Name, u.URL, len(u.Headers), u.Timeout, pace(u))
 	}
+	limits := cfg.Limits
+	line("limits", "%d connections, %d calls in flight; of one agent %s calls a second, %s in flight",
+		limits.Connections, limits.InFlight, orAny(limits.AgentRate), orAny(limits.AgentConcurrent))
 	for _, t := range cfg.Tools {
 		price := fmt.Sprintf("%d credits", t.Credits)
 		if t.ActualPointer != "" {
@@ -60,6 +64,22 @@ func (a *app) describe(cfg *config.Config) error {
 	}
 	_, err := fmt.Fprintf(a.out, "%s is valid\n", cfg.File)
 	return err
+}
+
+func pace(u config.Upstream) string {
+	at := "512"
+	if u.Concurrency > 0 {
+		at = strconv.Itoa(u.Concurrency)
+	}
+	return fmt.Sprintf("%s calls at a time, %s a second", at, orAny(u.Rate))
+}
+
+// orAny shows a limit of which 0 is none.
+func orAny(n int) string {
+	if n == 0 {
+		return "any"
+	}
+	return strconv.Itoa(n)
 }
 
 // keyState is a remark, not a fault: a configuration is written before its keys are made.

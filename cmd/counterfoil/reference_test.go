@@ -67,7 +67,7 @@ keys: {dir: ./keys, nothing: 1}
 tokens: {nothing: 1}
 upstreams: [{name: a, url: "http://127.0.0.1:9100/mcp", nothing: 1}]
 tools: [{name: b, upstream: a, credits: {max: 1, actual: /a, nothing: 1}, value: {pointer: /a, currency: USD, nothing: 1}, recipient: {pointers: [/a], nothing: 1}, nothing: 1}]
-limits: {nothing: 1, per_agent: {nothing: 1}}
+limits: {nothing: 1, per_agent: {nothing: 1}, timeouts: {nothing: 1}}
 log: {nothing: 1}
 `
 
@@ -163,6 +163,15 @@ upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits:
 		"limits.lease":                cfg.Limits.Lease.String(),
 		"limits.permit_lifetime":      strings.TrimSuffix(cfg.Limits.PermitLifetime.String(), "0m0s"),
 		"limits.body_bytes":           strconv.FormatInt(cfg.Limits.BodyBytes, 10),
+		"upstreams[].rate":            strconv.Itoa(cfg.Upstreams[0].Rate),
+		"limits.in_flight":            strconv.Itoa(cfg.Limits.InFlight),
+		"limits.connections":          strconv.Itoa(cfg.Limits.Connections),
+		"limits.queue":                strconv.Itoa(cfg.Limits.Queue),
+		"limits.timeouts.header":      cfg.Limits.Timeouts.Header.String(),
+		"limits.timeouts.body":        cfg.Limits.Timeouts.Body.String(),
+		"limits.timeouts.write":       cfg.Limits.Timeouts.Write.String(),
+		"limits.timeouts.idle":        strings.TrimSuffix(cfg.Limits.Timeouts.Idle.String(), "0s"),
+		"limits.timeouts.store":       cfg.Limits.Timeouts.Store.String(),
 		"limits.per_agent.rate":       strconv.Itoa(cfg.Limits.AgentRate),
 		"limits.per_agent.concurrent": strconv.Itoa(cfg.Limits.AgentConcurrent),
 		"log.format":                  cfg.Log.Format,

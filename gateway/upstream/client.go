@@ -32,7 +32,10 @@ type Config struct {
 	Refusals []int
 	// Concurrency is how many calls may be in flight at once; 0: 512.
 	Concurrency int
-	Logger      *slog.Logger // nil: silent
+	// Rate is how many calls may begin a second; 0: no limit. It is for the caller to keep: a call
+	// that was let in is not refused for it.
+	Rate   int
+	Logger *slog.Logger // nil: silent
 }
 
 // Call is one governed call.
@@ -99,6 +102,9 @@ func (c *Client) Close() {
 	}
 	c.transport.CloseIdleConnections()
 }
+
+// Concurrency is how many calls may be in flight at once; more wait within their time.
+func (c *Client) Concurrency() int { return cap(c.slots) }
 
 // Call sends the call once, or not at all, and says which row of contract 3.4 it became.
 func (c *Client) Call(ctx context.Context, call Call) Answer {

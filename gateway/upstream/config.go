@@ -84,8 +84,8 @@ func (config Config) check() (*url.URL, error) {
 	case target.User != nil || target.Fragment != "":
 		faults = append(faults, errors.New("url holds credentials or a fragment; credentials belong into the headers file"))
 	}
-	if config.Timeout < 0 || config.Concurrency < 0 {
-		faults = append(faults, errors.New("timeout and concurrency must not be negative"))
+	if config.Timeout < 0 || config.Concurrency < 0 || config.Rate < 0 {
+		faults = append(faults, errors.New("timeout, concurrency and rate must not be negative"))
 	}
 	for name, values := range config.Headers {
 		if reservedHeader(name) {

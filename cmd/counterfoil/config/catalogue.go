@@ -31,6 +31,7 @@ func (s *section) upstreams(open bool) []Upstream {
 			URL:         u.link(u.required("url", "the MCP endpoint, such as http://127.0.0.1:9100/mcp"), true),
 			Timeout:     u.duration("timeout", defaultTimeout, time.Millisecond, time.Hour),
 			Concurrency: int(u.integer("concurrency", 0, 1, 1<<16)),
+			Rate:        int(u.integer("rate", 0, 0, 1<<30)),
 			Refusals:    u.refusals(),
 		}
 		one.Headers = u.headers(open)

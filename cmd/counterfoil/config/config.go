@@ -61,6 +61,7 @@ type Upstream struct {
 	ForwardKeyHeader string
 	Refusals         []int // nil: the contract's list
 	Concurrency      int   // calls at a time; 0: the client's own bound
+	Rate             int   // calls a second; 0: no limit
 }
 
 // Tool is one entry of the catalogue.
@@ -90,6 +91,16 @@ type Limits struct {
 	BodyBytes       int64
 	AgentRate       int // new calls a second of one agent; 0: no limit
 	AgentConcurrent int // new calls in flight of one agent; 0: no limit
+	InFlight        int // new calls in flight
+	Connections     int // of clients
+	Queue           int // requests that wait in one lane of the ledger
+	Timeouts        Timeouts
+}
+
+// Timeouts bound each wait for a client, and the wait for the store.
+type Timeouts struct {
+	Header, Body, Write, Idle time.Duration
+	Store                     time.Duration
 }
 
 // Log says how the gateway writes its log.
@@ -106,4 +117,13 @@ const (
 	defaultBodyBytes      = 1 << 20
 	defaultResponseBytes  = 4 << 20
 	maxCredits            = 1<<53 - 1
+
+	defaultInFlight    = 2048
+	defaultConnections = 4096
+	defaultQueue       = 4096
+	defaultHeader      = 10 * time.Second
+	defaultBody        = 30 * time.Second
+	defaultWrite       = 30 * time.Second
+	defaultIdle        = 2 * time.Minute
+	defaultStore       = 20 * time.Second
 )

@@ -116,6 +116,10 @@ func (s *section) limits() Limits {
 		Lease:          l.duration("lease", defaultLease, time.Second, time.Hour),
 		PermitLifetime: l.duration("permit_lifetime", defaultPermitLifetime, time.Second, 10*defaultPermitLifetime),
 		BodyBytes:      l.integer("body_bytes", defaultBodyBytes, 1<<10, 64<<20),
+		InFlight:       int(l.integer("in_flight", defaultInFlight, 1, 1<<16)),
+		Connections:    int(l.integer("connections", defaultConnections, 2, 1<<20)),
+		Queue:          int(l.integer("queue", defaultQueue, 1, 1<<16)),
+		Timeouts:       l.timeouts(),
 	}
 	l.later("approval_ttl", "approvals")
 	l.later("input_ttl", "waiting for input that a tool asks for")
@@ -125,6 +129,20 @@ func (s *section) limits() Limits {
 	out.AgentConcurrent = int(agents.integer("concurrent", 0, 0, 1<<30))
 	agents.done()
 	l.done()
+	return out
+}
+
+func (s *section) timeouts() Timeouts {
+	const least, most = 100 * time.Millisecond, time.Hour
+	t, _ := s.section("timeouts")
+	out := Timeouts{
+		Header: t.duration("header", defaultHeader, least, most),
+		Body:   t.duration("body", defaultBody, least, most),
+		Write:  t.duration("write", defaultWrite, least, most),
+		Idle:   t.duration("idle", defaultIdle, least, most),
+		Store:  t.duration("store", defaultStore, least, most),
+	}
+	t.done()
 	return out
 }
 
