@@ -49,6 +49,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		Now: time.Now,
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
+		QueueSize: cfg.Limits.Queue, Patience: cfg.Limits.Timeouts.Store,
 		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted,
 		OnUncertain: func(risk ledger.AtRisk) { metrics.SetUncertain(risk, time.Now()) },
 	})
@@ -85,16 +86,24 @@ func (n *node) close(ctx context.Context) error {
 // gatewayConfig says the same in the gateway's words.
 func gatewayConfig(cfg *config.Config) gateway.Config {
 	out := gateway.Config{
-		Issuer:            cfg.Issuer,
-		Version:           version(),
-		Upstreams:         upstreamConfigs(cfg),
-		OperatorToken:     cfg.Tokens.Operator.Reveal(),
-		ApproverToken:     cfg.Tokens.Approver.Reveal(),
-		ReconcilerToken:   cfg.Tokens.Reconciler.Reveal(),
-		AllowedOrigins:    cfg.AllowedOrigins,
-		Limits:            gateway.Limits{AgentRate: cfg.Limits.AgentRate, AgentConcurrent: cfg.Limits.AgentConcurrent},
+		Issuer:          cfg.Issuer,
+		Version:         version(),
+		Upstreams:       upstreamConfigs(cfg),
+		OperatorToken:   cfg.Tokens.Operator.Reveal(),
+		ApproverToken:   cfg.Tokens.Approver.Reveal(),
+		ReconcilerToken: cfg.Tokens.Reconciler.Reveal(),
+		AllowedOrigins:  cfg.AllowedOrigins,
+		Limits: gateway.Limits{
+			AgentRate: cfg.Limits.AgentRate, AgentConcurrent: cfg.Limits.AgentConcurrent,
+			InFlight: cfg.Limits.InFlight, Connections: cfg.Limits.Connections,
+		},
+		Timeouts: gateway.Timeouts{
+			Header: cfg.Limits.Timeouts.Header, Body: cfg.Limits.Timeouts.Body,
+			Write: cfg.Limits.Timeouts.Write, Idle: cfg.Limits.Timeouts.Idle,
+		},
 		MaxPermitLifetime: cfg.Limits.PermitLifetime,
 		MaxBody:           cfg.Limits.BodyBytes,
+		SettleDeadline:    cfg.Limits.Timeouts.Store,
 	}
 	for _, t := range cfg.Tools {
 		tool := gateway.Tool{
@@ -114,7 +123,7 @@ func upstreamConfigs(cfg *config.Config) []upstream.Config {
 	for _, u := range cfg.Upstreams {
 		out = append(out, upstream.Config{
 			Name: u.Name, URL: u.URL, Timeout: u.Timeout, Headers: u.Headers,
-			ForwardKeyHeader: u.ForwardKeyHeader, Refusals: u.Refusals, Concurrency: u.Concurrency,
+			ForwardKeyHeader: u.ForwardKeyHeader, Refusals: u.Refusals, Concurrency: u.Concurrency, Rate: u.Rate,
 		})
 	}
 	return out
