@@ -57,15 +57,7 @@ func setupOn(t *testing.T, url string, opts ...func(*ledger.Options)) *bundle {
 // open opens one more ledger on the bundle's database.
 func (b *bundle) open(t *testing.T, opts ...func(*ledger.Options)) *ledger.Ledger {
 	t.Helper()
-	o := ledger.Options{
-		Now: time.Now,
-		URL: b.url, Issuer: issuer, Signer: b.receipt, Explain: explain, Lease: 15 * time.Second,
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	l, err := ledger.Open(context.Background(), o)
+	l, err := ledger.Open(context.Background(), b.options(opts...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +67,18 @@ func (b *bundle) open(t *testing.T, opts ...func(*ledger.Options)) *ledger.Ledge
 		}
 	})
 	return l
+}
+
+func (b *bundle) options(opts ...func(*ledger.Options)) ledger.Options {
+	o := ledger.Options{
+		Now: time.Now,
+		URL: b.url, Issuer: issuer, Signer: b.receipt, Explain: explain, Lease: 15 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
 }
 
 func explain(e ledger.Ending) []byte {
@@ -129,6 +133,16 @@ func (b *bundle) agent(t *testing.T, id string, wallets ...string) {
 // grant issues a permit for the tool "payout".
 func (b *bundle) grant(t *testing.T, id, wallet, agent string, limits permits.Limits) *permits.Permit {
 	t.Helper()
+	issued := b.issue(t, id, wallet, agent, limits)
+	b.administer(t, func(ctx context.Context, a *ledger.Admin) error {
+		_, err := a.IssuePermit(ctx, issued)
+		return err
+	})
+	return issued
+}
+
+func (b *bundle) issue(t *testing.T, id, wallet, agent string, limits permits.Limits) *permits.Permit {
+	t.Helper()
 	now := time.Now().Unix()
 	p := &permits.Permit{
 		ID: id, Issuer: issuer, Audience: issuer, Wallet: wallet, Agent: agent,
@@ -139,10 +153,6 @@ func (b *bundle) grant(t *testing.T, id, wallet, agent string, limits permits.Li
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.administer(t, func(ctx context.Context, a *ledger.Admin) error {
-		_, err := a.IssuePermit(ctx, issued)
-		return err
-	})
 	return issued
 }
 
