@@ -18,6 +18,7 @@ type Tool struct {
 	Scopes        []string
 	Value         *permits.ValuePointer
 	Recipients    []string
+	OperationRef  string // RFC 6901, into the arguments: what names the effect; "" none
 
 	ChargeOnToolError bool
 	MaxResponseBytes  int64

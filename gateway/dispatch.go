@@ -51,7 +51,7 @@ func (g *Gateway) await(ctx context.Context, r Request) (*ledger.Operation, *Ref
 }
 
 // prepare gathers all that T1 decides on, and refuses what can have no receipt:
-// an unknown tool, identity in the arguments, a permit that is none of ours.
+// an unknown tool, identity in the arguments, a permit that is none of ours, no reference where there must be one.
 func (g *Gateway) prepare(ctx context.Context, r Request) (*entry, *ledger.Claim, *Refusal) {
 	tool, ok := g.catalogue.byName[r.Tool]
 	if !ok {
@@ -68,11 +68,15 @@ func (g *Gateway) prepare(ctx context.Context, r Request) (*entry, *ledger.Claim
 	if refusal != nil {
 		return nil, nil, refusal
 	}
+	reference, refusal := tool.reference(r.Arguments)
+	if refusal != nil {
+		return nil, nil, refusal
+	}
 	return tool, &ledger.Claim{
 		Wallet: r.Wallet, Key: r.Key, KeySource: r.KeySource, Agent: r.Agent.ID,
 		Permit: permit, Tool: tool.Name, ToolSHA256: def.sha256,
 		RequestHash: requestHash(r, permit.ID), Arguments: r.Arguments,
-		Fit: permit.Fit(tool.policy, r.Arguments), Price: tool.Price,
+		Fit: permit.Fit(tool.policy, r.Arguments), Price: tool.Price, Ref: reference,
 	}, nil
 }
 

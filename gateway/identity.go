@@ -13,12 +13,15 @@ const maxKeyRunes = 128
 
 // ValidKey tells whether a text can be an idempotency key. A valid key is
 // honoured verbatim: never trimmed, folded or normalised.
-func ValidKey(key string) bool {
-	if !utf8.ValidString(key) || utf8.RuneCountInString(key) > maxKeyRunes {
+func ValidKey(key string) bool { return validText(key, maxKeyRunes) }
+
+// validText tells whether a text of so many characters at most can name something.
+func validText(text string, most int) bool {
+	if !utf8.ValidString(text) || utf8.RuneCountInString(text) > most {
 		return false
 	}
 	blank := true
-	for _, r := range key {
+	for _, r := range text {
 		if unicode.IsControl(r) {
 			return false
 		}

@@ -108,7 +108,7 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 	for _, t := range cfg.Tools {
 		tool := gateway.Tool{
 			Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Price: t.Credits, ActualPointer: t.ActualPointer,
-			Scopes: t.Scopes, Recipients: t.Recipients, ChargeOnToolError: t.ChargeOnError, MaxResponseBytes: t.MaxResponseBytes,
+			Scopes: t.Scopes, Recipients: t.Recipients, OperationRef: t.OperationRef, ChargeOnToolError: t.ChargeOnError, MaxResponseBytes: t.MaxResponseBytes,
 		}
 		if t.Value != nil {
 			tool.Value = &permits.ValuePointer{Pointer: t.Value.Pointer, Currency: t.Value.Currency}

@@ -17,6 +17,7 @@ type toolWire struct {
 	Scopes           []string       `json:"scopes"`
 	Value            *valueWire     `json:"value,omitempty"`
 	Recipient        *recipientWire `json:"recipient,omitempty"`
+	OperationRef     string         `json:"operation_ref,omitempty"`
 	OnToolError      string         `json:"on_tool_error"`
 	MaxResponseBytes int64          `json:"max_response_bytes"`
 	Described        bool           `json:"described"` // by its upstream
@@ -40,7 +41,7 @@ type recipientWire struct {
 func toolOf(t gateway.CatalogueTool) toolWire {
 	w := toolWire{
 		Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Credits: creditsWire{Max: t.Price, Actual: t.ActualPointer},
-		Scopes: t.Scopes, OnToolError: "refund", MaxResponseBytes: t.MaxResponseBytes, Described: t.Mirrored,
+		Scopes: t.Scopes, OperationRef: t.OperationRef, OnToolError: "refund", MaxResponseBytes: t.MaxResponseBytes, Described: t.Mirrored,
 	}
 	if t.ChargeOnToolError {
 		w.OnToolError = "charge"

@@ -145,9 +145,9 @@ func (s *section) tool(upstreams []Upstream) Tool {
 		out.Scopes = append(out.Scopes, s.matching(v, scopePattern, "a scope: one word without quotes"))
 	}
 	out.Value, out.Recipients = s.value(), s.recipients()
+	out.OperationRef = s.pointer(s.scalar("operation_ref"))
 	out.ChargeOnError = s.oneOf("on_tool_error", "refund", "refund", "charge") == "charge"
 	out.MaxResponseBytes = s.integer("max_response_bytes", defaultResponseBytes, 1, 256<<20)
-	s.later("operation_ref", "operation references")
 	s.later("approval", "approvals")
 	s.later("probe", "reconciliation by asking the upstream")
 	s.done()

@@ -74,6 +74,7 @@ type Tool struct {
 	Scopes           []string
 	Value            *Value
 	Recipients       []string
+	OperationRef     string // pointer to the argument that names the effect; "": none
 	ChargeOnError    bool
 	MaxResponseBytes int64
 }

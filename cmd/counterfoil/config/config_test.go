@@ -178,7 +178,7 @@ func TestEachFault(t *testing.T) {
 		{name: "recipient pointers", old: "{pointers: [/to]}", new: "{pointers: []}", want: []string{"tools[payout].recipient.pointers: names no argument"}},
 		{name: "on_tool_error", old: "on_tool_error: charge", new: "on_tool_error: keep", want: []string{"\"keep\" is none of: refund, charge"}},
 		{name: "max_response_bytes", old: "max_response_bytes: 1024", new: "max_response_bytes: 0", want: []string{"0 is not a whole number from 1"}},
-		{name: "operation_ref", old: "on_tool_error: charge", new: "operation_ref: /invoice_id", want: []string{"tools[payout].operation_ref: this version does not have operation references"}},
+		{name: "operation_ref", old: "on_tool_error: charge", new: "operation_ref: invoice_id", want: []string{"tools[payout].operation_ref: \"invoice_id\" is not a JSON pointer"}},
 		{name: "approval of a tool", old: "on_tool_error: charge", new: "approval: {always: true}", want: []string{"this version does not have approvals"}},
 		{name: "retention", old: "{lease: 5s,", new: "{retention: 2160h,", want: []string{"limits.retention: this version does not have retention"}},
 		{name: "retention from the environment", env: map[string]string{"COUNTERFOIL_LIMITS_RETENTION": "1h"}, want: []string{"COUNTERFOIL_LIMITS_RETENTION: this version does not have retention"}},
