@@ -74,23 +74,27 @@ func referencesOf(jobs []*claimJob) []pgtype.Text {
 
 // ReleaseReference lets the reference that an operation holds be used again, and says so in the audit. The
 // operation and its key stay what they are. Errors: ErrNotFound; ErrConflict where it holds none.
-func (a *Admin) ReleaseReference(ctx context.Context, operation, why string) error {
+func (a *Admin) ReleaseReference(ctx context.Context, operation, why string) (*OperationRecord, error) {
 	o, err := a.claimed(ctx, operation)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := a.tx.Exec(ctx, sql.Query("lock_wallets"), []string{o.wallet}); err != nil {
-		return coldError("lock the wallet", err)
+		return nil, coldError("lock the wallet", err)
 	}
 	var reference string
 	err = a.tx.QueryRow(ctx, sql.Query("release_ref"), o.wallet, o.tool, o.reference, pgUUID(o.id)).Scan(&reference)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ErrConflict
+		return nil, ErrConflict
 	}
 	if err != nil {
-		return coldError("release the reference", err)
+		return nil, coldError("release the reference", err)
 	}
-	return a.event(ctx, "operation.reference_released", operation, map[string]any{
+	err = a.event(ctx, "operation.reference_released", operation, map[string]any{
 		"wallet_id": o.wallet, "tool": o.tool, "reference": reference, "why": why,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return a.operation(ctx, o.id)
 }

@@ -160,7 +160,11 @@ func TestAReferenceIsFreedByADecision(t *testing.T) {
 	checkDuplicate(t, b, c, second)
 	release := func(id string) error {
 		_, err := b.ledger.Administer(ctx, ledger.Act{Actor: "operator"}, func(ctx context.Context, a *ledger.Admin) (ledger.Answer, error) {
-			return ledger.Answer{Status: 200, Body: []byte("{}")}, a.ReleaseReference(ctx, id, "the invoice is paid in two parts")
+			op, err := a.ReleaseReference(ctx, id, "the invoice is paid in two parts")
+			if err == nil && op.HoldsReference {
+				t.Errorf("released: %+v", op)
+			}
+			return ledger.Answer{Status: 200, Body: []byte("{}")}, err
 		})
 		return err
 	}
