@@ -121,7 +121,11 @@ func (g *Gateway) dispatch(t *entry, granted *ledger.Granted, r Request) *ledger
 	ctx, cancel := context.WithTimeout(g.base, t.timeout)
 	defer cancel()
 	a := upstream.Answer{Outcome: receipts.Failed, Reason: receipts.ReasonNotDispatched, Note: "the gateway is stopping"}
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case !g.ledger.Holds(ctx, granted):
+		a.Note = "the gateway was away for longer than its lease"
+	default:
 		a = g.callOnce(ctx, t, granted, r)
 	}
 	if a.Outcome != receipts.Succeeded {

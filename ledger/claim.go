@@ -21,6 +21,7 @@ import (
 type claimJob struct {
 	claim        *Claim
 	operationKey string
+	term         int64
 	record       record
 	verdict      verdict
 }
@@ -47,6 +48,7 @@ func (l *Ledger) Claim(ctx context.Context, c *Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
+	job.term, _ = l.tenure.now(l.now(), l.lease)
 	if err := l.shard(c.Wallet).claims.submit(ctx, job, len(c.Arguments)); err != nil {
 		return Claimed{}, err
 	}
@@ -95,7 +97,7 @@ func newClaimJob(c *Claim) (*claimJob, error) {
 
 func (j *claimJob) granted() *Granted {
 	return &Granted{
-		ID: prefixOperation + j.record.id.String(), OperationKey: j.operationKey, record: j.record,
+		ID: prefixOperation + j.record.id.String(), OperationKey: j.operationKey, record: j.record, term: j.term,
 	}
 }
 

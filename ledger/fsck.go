@@ -13,7 +13,7 @@ import (
 
 // Finding is the first row that breaks an invariant of the design.
 type Finding struct {
-	Invariant string `json:"invariant"` // "I5", "I6", "I7", "I9", "I11"
+	Invariant string `json:"invariant"` // "I1", "I2", "I5", "I6", "I7", "I9", "I11"
 	Table     string `json:"table"`
 	Row       string `json:"row"`
 	What      string `json:"what"`
@@ -43,7 +43,8 @@ type fsck struct {
 	calls    map[pair]map[string]int64
 }
 
-// Fsck proves the database against the invariants I5, I6, I7, I9 and I11: balances from transfers and
+// Fsck proves the database against the invariants I1, I2, I5, I6, I7, I9 and I11: references and answers that
+// must be kept, balances from transfers and
 // holds, usage from receipts and holds, chains and signatures against keys, one receipt an operation. It
 // reads one snapshot and may run beside gateways. A broken row is a report with FirstFault; an error means
 // that nothing can be told. progress is called now and then; it may be nil.
@@ -69,7 +70,7 @@ func Fsck(ctx context.Context, url string, keys jws.KeySet, progress func(receip
 		heads: make(map[string]chainHead), calls: make(map[pair]map[string]int64),
 	}
 	for _, step := range []func(context.Context) error{
-		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.orphans, f.receipts,
+		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.references, f.uncertain, f.orphans, f.receipts,
 	} {
 		err := step(ctx)
 		if errors.As(err, &f.report.FirstFault) {
@@ -177,6 +178,45 @@ func (f *fsck) operations(ctx context.Context) error {
 			what = "it has a terminal receipt and still a hold"
 		}
 		return &Finding{Invariant: "I5", Table: "operations", Row: wallet + " " + prefixOperation + id.String(), What: what}
+	})
+}
+
+// references checks that what may have acted keeps its operation reference from others, and nothing else does.
+func (f *fsck) references(ctx context.Context) error {
+	return f.each(ctx, "fsck_refs", func(rows pgx.Rows) error {
+		var wallet string
+		var id pgUUIDText
+		var held bool
+		if err := rows.Scan(&wallet, &id, &held); err != nil {
+			return fmt.Errorf("read reference: %w", err)
+		}
+		what := "it may have acted, and its reference is free"
+		if held {
+			what = "a reference is held that is not its own, or that it has to give back"
+		}
+		return &Finding{Invariant: "I1", Table: "operation_refs", Row: wallet + " " + prefixOperation + id.String(), What: what}
+	})
+}
+
+// uncertain checks that the queue of reconciliations holds what is uncertain, and each decision resolves one.
+func (f *fsck) uncertain(ctx context.Context) error {
+	return f.each(ctx, "fsck_uncertain", func(rows pgx.Rows) error {
+		var wallet string
+		var id pgUUIDText
+		var uncertain, queued bool
+		if err := rows.Scan(&wallet, &id, &uncertain, &queued); err != nil {
+			return fmt.Errorf("read queue: %w", err)
+		}
+		table, what := "uncertain", "its place in the queue is not what its receipt says"
+		switch {
+		case uncertain && !queued:
+			what = "it is uncertain, and nobody is asked to reconcile it"
+		case queued && !uncertain:
+			what = "it waits for a reconciliation, and is not uncertain"
+		case !queued:
+			table, what = "reconciliations", "the decision resolves no uncertain receipt, or has none of its own"
+		}
+		return &Finding{Invariant: "I5", Table: table, Row: wallet + " " + prefixOperation + id.String(), What: what}
 	})
 }
 

@@ -118,6 +118,8 @@ type fsckRow struct {
 	authorized, started *int64
 	currency            *string
 	amount              *int64
+	decision            fsckDecision
+	prunable            bool
 	claims              *receipts.Claims
 	broken              func(invariant, format string, args ...any) error
 }
@@ -130,7 +132,8 @@ func (f *fsck) receipts(ctx context.Context) error {
 		r := &fsckRow{}
 		err := rows.Scan(&r.wallet, &r.seq, &r.id, &r.operation, &r.outcome, &r.reason, &r.charged, &r.callsKept, &r.valueKept,
 			&r.endedMS, &r.input, &r.signature, &r.result, &r.transfer, &r.known, &r.agent, &r.permit, &r.tool, &r.toolHash,
-			&r.source, &r.requestHash, &r.arguments, &r.authorized, &r.started, &r.currency, &r.amount)
+			&r.source, &r.requestHash, &r.arguments, &r.authorized, &r.started, &r.currency, &r.amount,
+			&r.decision.resolution, &r.decision.evidence, &r.decision.reference, &r.decision.before, &r.prunable)
 		if err != nil {
 			return fmt.Errorf("read receipt: %w", err)
 		}
@@ -141,7 +144,7 @@ func (f *fsck) receipts(ctx context.Context) error {
 			}
 		}
 		last := ends[r.wallet]
-		for _, check := range []func(*fsckRow) error{f.signature, checkOperation, checkMoney, checkContent} {
+		for _, check := range []func(*fsckRow) error{f.signature, checkOperation, checkDecision, checkMoney, checkContent} {
 			if err := check(r); err != nil {
 				return err
 			}
@@ -215,11 +218,35 @@ func checkOperation(r *fsckRow) error {
 	return nil
 }
 
+// fsckDecision is the row of a reconciliation, null where a receipt is none.
+type fsckDecision struct {
+	resolution, evidence, reference *string
+	before                          *int64
+}
+
+// checkDecision says that a reconciliation's receipt and its row tell the same.
+func checkDecision(r *fsckRow) error {
+	d, said := r.decision, r.claims.Reconciles
+	switch {
+	case (said == nil) != (d.resolution == nil):
+		return r.broken("I5", "it is a reconciliation without its decision, or the other way round")
+	case said == nil:
+		return nil
+	case said.ID != prefixReceipt+r.operation.String() || said.Resolution != *d.resolution || said.ChargedBefore != *d.before ||
+		said.EvidenceSHA256 != receipts.EvidenceSHA256(*d.evidence, *d.reference):
+		return r.broken("I9", "its decision is not the one that is stored")
+	}
+	return nil
+}
+
 // checkMoney says what may stay taken after each outcome.
 func checkMoney(r *fsckRow) error {
-	charged := int64(0)
+	moved, want := int64(0), r.charged
 	if r.transfer != nil {
-		charged = *r.transfer
+		moved = *r.transfer
+	}
+	if r.decision.before != nil {
+		want = *r.decision.before - r.charged // a reversal
 	}
 	counted := int64(0)
 	if r.amount != nil {
@@ -227,9 +254,12 @@ func checkMoney(r *fsckRow) error {
 	}
 	delivered := r.outcome == string(receipts.Succeeded) || r.outcome == string(receipts.Uncertain) ||
 		r.reason == string(receipts.ReasonToolError)
+	if r.decision.resolution != nil {
+		delivered = *r.decision.resolution == receipts.Delivered
+	}
 	switch {
-	case charged != r.charged || (r.charged > 0) != (r.claims.LedgerEntry != ""):
-		return r.broken("I6", "it charges %d credits, its transfer %d", r.charged, charged)
+	case moved != want || (want > 0) != (r.claims.LedgerEntry != ""):
+		return r.broken("I6", "it moves %d credits, its transfer %d", want, moved)
 	case r.charged > *r.authorized:
 		return r.broken("I6", "it charges %d credits, %d were authorized", r.charged, *r.authorized)
 	case !delivered && (r.charged != 0 || r.callsKept != 0 || r.valueKept != 0):
@@ -247,6 +277,9 @@ func checkContent(r *fsckRow) error {
 	}
 	if canonical, err := canon.Canonical(r.arguments); err != nil || !bytes.Equal(canonical, r.arguments) {
 		return r.broken("I10", "the stored arguments are not canonical")
+	}
+	if r.result == nil && !r.prunable {
+		return r.broken("I2", "its stored answer is gone, and pruning has not come so far")
 	}
 	if r.result == nil || c.Result == nil {
 		return nil // a pruned body; the receipt keeps its hash

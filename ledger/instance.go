@@ -30,17 +30,6 @@ func (l *Ledger) pause(d time.Duration) bool {
 	}
 }
 
-// beat renews this instance's lease until the ledger closes.
-func (l *Ledger) beat() {
-	for l.pause(l.lease / 3) {
-		ctx, cancel := context.WithTimeout(context.Background(), l.lease/3)
-		if _, err := l.pool.Exec(ctx, sql.Query("heartbeat"), pgUUID(l.instance)); err != nil {
-			l.log.Warn("heartbeat not written", "error", err)
-		}
-		cancel()
-	}
-}
-
 // recoverForever settles what silent instances left, at once and then as often as leases can run out.
 func (l *Ledger) recoverForever() {
 	for l.succeed() != nil {

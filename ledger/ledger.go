@@ -132,6 +132,7 @@ type Ledger struct {
 	lookups *lane[*lookupJob]
 	keeper  keeper
 	waiters waiters
+	tenure  tenure
 	agents  *cache[[32]byte, *Agent]
 	permits *cache[string, *permits.Permit]
 
@@ -195,9 +196,11 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if commit == "off" {
 		return errors.New("the database runs with synchronous_commit=off: a commit would be acknowledged before it is durable; set it to on")
 	}
+	registered := l.now()
 	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint, l.lease.Milliseconds()); err != nil {
 		return fmt.Errorf("register instance: %w", err)
 	}
+	l.tenure.renew(registered, l.lease)
 	return nil
 }
 

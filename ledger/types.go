@@ -78,6 +78,7 @@ type Granted struct {
 	OperationKey string // private: only for the upstream
 
 	record record
+	term   int64 // of the lease under which it was asked for
 }
 
 // Settlement is the outcome of one granted operation.
