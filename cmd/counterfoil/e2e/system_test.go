@@ -44,6 +44,7 @@ type system struct {
 	url    string // of the first gateway, which is the issuer's too
 	place  string // the line of the configuration that names the database
 	limits string // more lines of the configuration
+	tools  string // the lines of the tools
 	tool   *tool
 	first  *process
 	client *http.Client // checks each answer against openapi.yaml
@@ -62,7 +63,12 @@ func newSystem(t *testing.T) *system {
 
 func newSystemOn(t *testing.T, place, limits string) *system {
 	t.Helper()
-	s := &system{dir: t.TempDir(), place: place, limits: limits, tool: newTool(t), secrets: []string{operatorToken, approverToken, reconcilerToken}}
+	return newSystemWith(t, place, limits, toolLines)
+}
+
+func newSystemWith(t *testing.T, place, limits, tools string) *system {
+	t.Helper()
+	s := &system{dir: t.TempDir(), place: place, limits: limits, tools: tools, tool: newTool(t), secrets: []string{operatorToken, approverToken, reconcilerToken}}
 	transport := &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 2048, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.raw = &http.Client{Transport: transport}
@@ -72,7 +78,7 @@ func newSystemOn(t *testing.T, place, limits string) *system {
 	for name, secret := range map[string]string{"operator": operatorToken, "approver": approverToken, "reconciler": reconcilerToken} {
 		writeFile(t, filepath.Join(s.dir, name+".token"), secret+"\n")
 	}
-	s.config = s.configure(t, "counterfoil.yaml", listen, toolLines)
+	s.config = s.configure(t, "counterfoil.yaml", listen, tools)
 	if status, out := program(t, "counterfoil", "keys", "new", "--config", s.config); status != 0 {
 		t.Fatalf("keys new: status %d: %s", status, out)
 	}
@@ -120,7 +126,7 @@ func (s *system) restart(t *testing.T) {
 func (s *system) second(t *testing.T) (p *process, url string) {
 	t.Helper()
 	listen := freeAddress(t)
-	p, url = serve(t, s.configure(t, "second.yaml", listen, toolLines)), "http://"+listen
+	p, url = serve(t, s.configure(t, "second.yaml", listen, s.tools)), "http://"+listen
 	s.described(t, url)
 	return p, url
 }

@@ -22,8 +22,9 @@ type tool struct {
 	server *httptest.Server
 	inner  *paytool.Handler
 
-	mu   sync.Mutex
-	kept map[string]chan struct{} // by a text in the request; guarded by mu
+	mu      sync.Mutex
+	kept    map[string]chan struct{}    // by a text in the request; guarded by mu
+	instead map[string]http.HandlerFunc // likewise
 }
 
 func newTool(t *testing.T) *tool {
@@ -34,7 +35,7 @@ func newTool(t *testing.T) *tool {
 	if err != nil {
 		t.Fatalf("start paytool: %v", err)
 	}
-	up := &tool{inner: inner, kept: map[string]chan struct{}{}}
+	up := &tool{inner: inner, kept: map[string]chan struct{}{}, instead: map[string]http.HandlerFunc{}}
 	up.server = httptest.NewServer(up)
 	t.Cleanup(func() {
 		up.letAllGo()
@@ -55,6 +56,10 @@ func (up *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if other := up.insteadOf(body); other != nil {
+		other(w, r)
+		return
+	}
 	gate := up.gateFor(body)
 	if gate == nil {
 		up.inner.ServeHTTP(w, r)
@@ -72,6 +77,28 @@ func (up *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// answer lets something else answer the requests that contain a text; nil: the tool again.
+func (up *tool) answer(text string, instead http.HandlerFunc) {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if instead == nil {
+		delete(up.instead, text)
+		return
+	}
+	up.instead[text] = instead
+}
+
+func (up *tool) insteadOf(body []byte) http.HandlerFunc {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	for text, other := range up.instead {
+		if bytes.Contains(body, []byte(text)) {
+			return other
+		}
+	}
+	return nil
 }
 
 func (up *tool) gateFor(body []byte) chan struct{} {
