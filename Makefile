@@ -4,13 +4,15 @@
 #   make demo              everything in one process tree; ARGS=--once to end after the proof
 #   make test              all tests; they start the databases they need
 #   make check             what a reviewer would complain about: format, vet, lint, tidy
-#   make race fuzz crash   the slower tests
+#   make race fuzz crash   the slower tests; crash takes KILL_ROUNDS and KILL_SECONDS
 #   make bench             measures this machine; ARGS=--json
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 ARGS     ?=
 FUZZTIME ?= 20s
+KILL_ROUNDS  ?= 200
+KILL_SECONDS ?= 600
 
 .PHONY: demo build test race fuzz crash bench vectors check fmt-check vet lint tidy-check fmt
 
@@ -31,7 +33,11 @@ race:
 fuzz:
 	.ci/fuzz $(FUZZTIME)
 
+# Kills, pauses and stops at random moments: as many rounds or seconds a test, all tests at once.
+# COUNTERFOIL_SEED=n makes the choices of an earlier run.
 crash:
+	COUNTERFOIL_KILL_ROUNDS=$(KILL_ROUNDS) COUNTERFOIL_KILL_SECONDS=$(KILL_SECONDS) \
+		$(GO) test -v -count=1 -parallel=6 -timeout=40m -run='AtRandom|OneOfThreeKilled|DatabaseKilled|StoppedUnderLoad' ./cmd/counterfoil/e2e
 	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
 
 bench:
