@@ -56,13 +56,13 @@ func (a *app) operationCommand() *cobra.Command {
 	})
 }
 
-// decision is what a person says about an uncertain operation.
-type decision struct {
+// finding is what a person says about an uncertain operation.
+type finding struct {
 	resolution, evidence, file, reference string
 	credits                               int64
 }
 
-func (d *decision) body(priced bool) (object, error) {
+func (d *finding) body(priced bool) (object, error) {
 	if d.resolution != "delivered" && d.resolution != "not_delivered" {
 		return nil, fmt.Errorf("--resolution %q is neither delivered nor not_delivered", d.resolution)
 	}
@@ -88,7 +88,7 @@ func (d *decision) body(priced bool) (object, error) {
 }
 
 func (r *remote) operationReconcile() *cobra.Command {
-	var d decision
+	var d finding
 	c := &cobra.Command{
 		Use: "reconcile OPERATION", Short: "Decide, once, what became of an uncertain operation", Args: takes("OPERATION"),
 		Long: `Decide, once, what became of an uncertain operation.
