@@ -6,6 +6,7 @@
 #   make check             what a reviewer would complain about: format, vet, lint, tidy
 #   make race fuzz crash   the slower tests; crash takes KILL_ROUNDS and KILL_SECONDS
 #   make bench             measures this machine; ARGS=--json
+#   make soak              breaks everything at random for ten minutes; ARGS="--soak 1m --seed 42"
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
@@ -14,7 +15,7 @@ FUZZTIME ?= 20s
 KILL_ROUNDS  ?= 200
 KILL_SECONDS ?= 600
 
-.PHONY: demo build test race fuzz crash bench vectors check fmt-check vet lint tidy-check fmt
+.PHONY: demo build test race fuzz crash bench soak vectors check fmt-check vet lint tidy-check fmt
 
 demo:
 	@.ci/needs demo
@@ -43,6 +44,10 @@ crash:
 bench:
 	@.ci/needs bench
 	$(GO) run ./cmd/counterfoil bench $(ARGS)
+
+soak:
+	@.ci/needs test
+	$(GO) run ./cmd/counterfoil bench $(or $(ARGS),--soak 10m)
 
 # Everything that was signed or hashed once must stay readable: the files under testdata, read again.
 vectors:
