@@ -30,8 +30,10 @@ func TestHistories(t *testing.T) {
 	if n := os.Getenv("COUNTERFOIL_HISTORIES"); n != "" {
 		histories = n
 	}
-	if err := flag.Set("rapid.checks", histories); err != nil {
-		t.Fatal(err)
+	for name, value := range map[string]string{"rapid.checks": histories, "rapid.steps": "50"} {
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stage := &stage{t: t}
 	rapid.Check(t, stage.play)
@@ -56,16 +58,15 @@ func (s *stage) play(rt *rapid.T) {
 	rt.Repeat(map[string]func(*rapid.T){
 		"":              h.check,
 		"call":          h.call,
+		"anotherCall":   h.call, // named twice, so that most of a history is calls
 		"repeat":        h.repeat,
 		"changedRepeat": h.changedRepeat,
 		"settle":        h.settle,
-		"deposit":       h.deposit,
-		"freeze":        h.freeze,
-		"revoke":        h.revoke,
+		"settleAnother": h.settle,
+		"operate":       h.operate,
 		"reconcile":     h.reconcile,
-		"release":       h.release,
-		"crash":         h.crash,
-		"takeover":      h.takeover,
+		"reconcileAny":  h.reconcileAny,
+		"interrupt":     h.interrupt,
 	})
 	h.prove(rt)
 	s.failed = false
@@ -94,18 +95,19 @@ func (s *stage) begin(rt *rapid.T) *history {
 	s.b.wallet(s.t, h.wallet, 0)
 	s.b.agent(s.t, "agt_"+name, h.wallet)
 	for _, letter := range []string{"a", "b"} {
-		limits := permits.Limits{Credits: rapid.Int64Range(0, 60).Draw(rt, "credits of permit "+letter)}
+		limits := permits.Limits{Credits: rapid.SampledFrom([]int64{60, 200, 9}).Draw(rt, "credits of permit "+letter)}
 		if rapid.Bool().Draw(rt, "permit "+letter+" limits calls") {
-			limits.CallsTotal = ptr(rapid.Int64Range(0, 6).Draw(rt, "calls"))
+			limits.CallsTotal = ptr(rapid.SampledFrom([]int64{8, 3, 1}).Draw(rt, "calls"))
 		}
 		if rapid.Bool().Draw(rt, "permit "+letter+" limits values") {
-			limits.Value = &permits.ValueLimit{Currency: "USD", Total: ptr(rapid.Int64Range(0, 30).Draw(rt, "value"))}
+			limits.Value = &permits.ValueLimit{Currency: "USD", Total: ptr(rapid.SampledFrom([]int64{40, 12}).Draw(rt, "value"))}
 		}
 		h.permits[letter] = s.b.grant(s.t, "prm_"+letter+name, h.wallet, "agt_"+name, limits)
 		h.m.permits[letter] = &modelPermit{limits: limits}
 	}
 	h.open(rt, 0)
 	h.open(rt, 1)
+	h.deposit(rt)
 	return h
 }
 
@@ -204,6 +206,7 @@ func (h *history) settle(rt *rapid.T) {
 		{Outcome: receipts.Succeeded, Charged: payout.Price, KeepCall: true, KeepValue: true},
 		{Outcome: receipts.Succeeded, Charged: 2, KeepCall: true, KeepValue: true},
 		{Outcome: receipts.Uncertain, Reason: receipts.ReasonNoResponse, Charged: payout.Price, KeepCall: true, KeepValue: true},
+		{Outcome: receipts.Uncertain, Reason: receipts.ReasonUpstreamError, Charged: payout.Price, KeepCall: true, KeepValue: true},
 		{Outcome: receipts.Failed, Reason: receipts.ReasonUpstreamUnreachable},
 		{Outcome: receipts.Failed, Reason: receipts.ReasonToolError, KeepCall: true},
 	}).Draw(rt, "answer")
@@ -224,9 +227,27 @@ func (h *history) settle(rt *rapid.T) {
 	h.same(rt, o, got)
 }
 
+// operate is one act of an operator; those that end a history's money are rare, or nothing else would be seen.
+func (h *history) operate(rt *rapid.T) {
+	acts := map[string]func(*rapid.T){"deposit": h.deposit, "release": h.release, "freeze": h.freeze, "revoke": h.revoke}
+	name := rapid.SampledFrom([]string{"deposit", "deposit", "release", "release", "freeze", "revoke"}).Draw(rt, "act")
+	if h.m.frozen {
+		name = "freeze" // thaws
+	}
+	acts[name](rt)
+}
+
+func (h *history) interrupt(rt *rapid.T) {
+	if rapid.Bool().Draw(rt, "one gateway crashes") {
+		h.crash(rt)
+		return
+	}
+	h.takeover(rt)
+}
+
 func (h *history) deposit(rt *rapid.T) {
 	h.n++
-	credits, reference := rapid.Int64Range(1, 40).Draw(rt, "credits"), strconv.Itoa(h.n)
+	credits, reference := rapid.SampledFrom([]int64{50, 7, 200}).Draw(rt, "credits"), strconv.Itoa(h.n)
 	for range 2 { // the same reference again is no second deposit
 		h.administer(rt, func(ctx context.Context, a *ledger.Admin) error {
 			_, err := a.Deposit(ctx, h.wallet, reference, credits)
@@ -267,9 +288,17 @@ func (h *history) try(rt *rapid.T, do func(context.Context, *ledger.Admin) error
 	return err
 }
 
-// reconcile decides any operation; only one that is uncertain can be.
+// reconcile decides what is uncertain.
 func (h *history) reconcile(rt *rapid.T) {
-	o := h.draw(rt, slices.Sorted(maps.Keys(h.m.ops)), "operation to reconcile")
+	h.decide(rt, h.draw(rt, h.m.keysWith(receipts.Uncertain), "uncertain operation"))
+}
+
+// reconcileAny tries it with any operation; only one that is uncertain can be decided.
+func (h *history) reconcileAny(rt *rapid.T) {
+	h.decide(rt, h.draw(rt, slices.Sorted(maps.Keys(h.m.ops)), "operation to reconcile"))
+}
+
+func (h *history) decide(rt *rapid.T, o *modelOp) {
 	resolution := rapid.SampledFrom([]string{receipts.Delivered, receipts.NotDelivered}).Draw(rt, "resolution")
 	charged := rapid.SampledFrom([]int64{0, 3, payout.Price}).Draw(rt, "final charge")
 	if resolution == receipts.NotDelivered {
