@@ -4,15 +4,18 @@
 #   make demo              everything in one process tree; ARGS=--once to end after the proof
 #   make test              all tests; they start the databases they need
 #   make check             what a reviewer would complain about: format, vet, lint, tidy
-#   make race fuzz crash   the slower tests
+#   make race fuzz crash   the slower tests; crash takes KILL_ROUNDS and KILL_SECONDS
 #   make bench             measures this machine; ARGS=--json
+#   make soak              breaks everything at random for ten minutes; ARGS="--soak 1m --seed 42"
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 ARGS     ?=
 FUZZTIME ?= 20s
+KILL_ROUNDS  ?= 200
+KILL_SECONDS ?= 600
 
-.PHONY: demo build test race fuzz crash bench vectors check fmt-check vet lint tidy-check fmt
+.PHONY: demo build test race fuzz crash bench soak vectors check fmt-check vet lint tidy-check fmt
 
 demo:
 	@.ci/needs demo
@@ -31,12 +34,20 @@ race:
 fuzz:
 	.ci/fuzz $(FUZZTIME)
 
+# Kills, pauses and stops at random moments: as many rounds or seconds a test, all tests at once.
+# COUNTERFOIL_SEED=n makes the choices of an earlier run.
 crash:
+	COUNTERFOIL_KILL_ROUNDS=$(KILL_ROUNDS) COUNTERFOIL_KILL_SECONDS=$(KILL_SECONDS) \
+		$(GO) test -v -count=1 -parallel=6 -timeout=40m -run='AtRandom|OneOfThreeKilled|DatabaseKilled|StoppedUnderLoad' ./cmd/counterfoil/e2e
 	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
 
 bench:
 	@.ci/needs bench
 	$(GO) run ./cmd/counterfoil bench $(ARGS)
+
+soak:
+	@.ci/needs test
+	$(GO) run ./cmd/counterfoil bench $(or $(ARGS),--soak 10m)
 
 # Everything that was signed or hashed once must stay readable: the files under testdata, read again.
 vectors:

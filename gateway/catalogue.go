@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"counterfoil/gateway/upstream"
+	"counterfoil/internal/canon"
 	"counterfoil/ledger"
 	"counterfoil/permits"
 )
@@ -30,6 +31,8 @@ type entry struct {
 	timeout time.Duration
 	meters  toolMeters
 	def     atomic.Pointer[definition]
+	// probeReadOnly says that the upstream calls the probe's tool read-only: else it is not asked.
+	probeReadOnly atomic.Bool
 }
 
 // CatalogueTool is a tool as the outside may see it.
@@ -38,6 +41,7 @@ type CatalogueTool struct {
 	Definition []byte // canonical, as tools/list shows it
 	SHA256     string // of Definition: the receipts' tool_sha256
 	Mirrored   bool   // false until the upstream has described the tool
+	Probed     bool   // it has a probe, and its upstream calls that read-only
 }
 
 func newCatalogue(cfg Config, m *Metrics, log *slog.Logger) (*catalogue, map[string]*upstream.Client, error) {
@@ -106,6 +110,11 @@ func newEntry(t Tool, client *upstream.Client, timeout time.Duration, m *Metrics
 		policy: permits.Tool{Name: t.Name, Scopes: t.Scopes, Price: t.Price, Value: t.Value, Recipients: t.Recipients},
 	}
 	e.def.Store(permissive(t.Name))
+	if t.Probe != nil {
+		for _, answer := range probeAnswers() {
+			m.probes.WithLabelValues(t.Name, answer)
+		}
+	}
 	return e, nil
 }
 
@@ -164,7 +173,24 @@ func (c *catalogue) mirror(ctx context.Context, name string, client *upstream.Cl
 		}
 		e.def.Store(def)
 	}
+	c.allowProbes(name, tools)
 	return nil
+}
+
+// allowProbes lets only those probes of an upstream be asked that it calls read-only itself.
+func (c *catalogue) allowProbes(name string, tools []upstream.Tool) {
+	for _, e := range c.order {
+		if e.Upstream != name || e.Probe == nil {
+			continue
+		}
+		readOnly := slices.ContainsFunc(tools, func(t upstream.Tool) bool {
+			hint, _ := canon.Lookup(t.Definition, "/annotations/readOnlyHint")
+			return t.Name == e.Probe.Tool && string(hint) == "true"
+		})
+		if e.probeReadOnly.Store(readOnly); !readOnly {
+			c.log.Warn("a probe is not asked: its upstream does not list it with annotations.readOnlyHint true", "upstream", name, "tool", e.Name, "probe", e.Probe.Tool)
+		}
+	}
 }
 
 // Tools returns the catalogue in its configured order.
@@ -172,7 +198,7 @@ func (g *Gateway) Tools() []CatalogueTool {
 	out := make([]CatalogueTool, 0, len(g.catalogue.order))
 	for _, e := range g.catalogue.order {
 		def := e.def.Load()
-		out = append(out, CatalogueTool{Tool: e.Tool, Definition: def.json, SHA256: def.sha256, Mirrored: def.mirrored})
+		out = append(out, CatalogueTool{Tool: e.Tool, Definition: def.json, SHA256: def.sha256, Mirrored: def.mirrored, Probed: e.probeReadOnly.Load()})
 	}
 	return out
 }

@@ -22,6 +22,17 @@ type Tool struct {
 
 	ChargeOnToolError bool
 	MaxResponseBytes  int64
+	Probe             *Probe // nil: only people find out what became of a lost call
+}
+
+// Probe is a tool of the same upstream that knows what became of a call, and does nothing. It is asked after the
+// call has been uncertain for After, then at twice the distance each time up to Longest, until GiveUp.
+type Probe struct {
+	Tool     string // as the upstream calls it
+	Argument string // gets the operation key
+	Status   string // RFC 6901, into the result: "delivered", "not_delivered" or "unknown"
+
+	After, Longest, GiveUp time.Duration
 }
 
 // Limits bounds what is done at once.

@@ -91,6 +91,9 @@ func New(cfg Config, d Deps) (*Gateway, error) {
 		cat.asked = append(cat.asked, asked)
 		g.tasks.Go(func() { cat.refresh(background, name, client, cfg.CatalogueRefresh, asked) })
 	}
+	if p := g.newProber(); len(p.tools) > 0 {
+		g.tasks.Go(func() { p.run(background) })
+	}
 	return g, nil
 }
 

@@ -17,6 +17,7 @@ type Metrics struct {
 	calls         *prometheus.CounterVec
 	replays       *prometheus.CounterVec
 	charged       *prometheus.CounterVec
+	probes        *prometheus.CounterVec
 	callSeconds   *prometheus.HistogramVec
 	upSeconds     *prometheus.HistogramVec
 	overhead      prometheus.Histogram
@@ -48,6 +49,7 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		calls:         counter("calls_total", "Governed calls by outcome; replays are not counted.", "tool", "outcome", "reason"),
 		replays:       counter("replays_total", "Answers from what was stored.", "tool"),
 		charged:       counter("credits_charged_total", "Credits charged.", "tool"),
+		probes:        counter("probes_total", "Questions to probes about lost calls, by what was answered.", "tool", "answer"),
 		callSeconds:   prometheus.NewHistogramVec(histogram("call_duration_seconds", "A governed call, from decoding to its record.", seconds), []string{"tool"}),
 		upSeconds:     prometheus.NewHistogramVec(histogram("upstream_duration_seconds", "The upstream's part of a call.", seconds), []string{"tool"}),
 		overhead:      prometheus.NewHistogram(histogram("gateway_overhead_seconds", "A governed call without the upstream's part.", seconds)),
@@ -60,7 +62,7 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		approvals:     prometheus.NewGauge(gauge("approvals_pending", "Calls that wait for a person's approval.")),
 		buildInfo:     prometheus.NewGaugeVec(gauge("build_info", "1, labelled with the version."), []string{"version"}),
 	}
-	registry.MustRegister(m.calls, m.replays, m.charged, m.callSeconds, m.upSeconds, m.overhead,
+	registry.MustRegister(m.calls, m.replays, m.charged, m.probes, m.callSeconds, m.upSeconds, m.overhead,
 		m.batchSize, m.commitSeconds, m.inFlight, m.uncertain, m.uncertainAge, m.uncertainSum, m.approvals, m.buildInfo)
 	m.buildInfo.WithLabelValues(version).Set(1)
 	return m
@@ -95,6 +97,8 @@ func (m *Metrics) finished(t *entry, op *ledger.Operation, total, upstream time.
 	}
 	t.meters.charged.Add(float64(op.Charged))
 }
+
+func (m *Metrics) probed(tool, answer string) { m.probes.WithLabelValues(tool, answer).Inc() }
 
 func (m *Metrics) replayed(tool string) { m.replays.WithLabelValues(tool).Inc() }
 

@@ -49,7 +49,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		Now: time.Now,
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
-		QueueSize: cfg.Limits.Queue, Patience: cfg.Limits.Timeouts.Store,
+		QueueSize: cfg.Limits.Queue, Patience: cfg.Limits.Timeouts.Store, Retention: cfg.Limits.Retention,
 		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted,
 		OnUncertain: func(risk ledger.AtRisk) { metrics.SetUncertain(risk, time.Now()) },
 	})
@@ -109,6 +109,9 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 		tool := gateway.Tool{
 			Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Price: t.Credits, ActualPointer: t.ActualPointer,
 			Scopes: t.Scopes, Recipients: t.Recipients, OperationRef: t.OperationRef, ChargeOnToolError: t.ChargeOnError, MaxResponseBytes: t.MaxResponseBytes,
+		}
+		if p := t.Probe; p != nil {
+			tool.Probe = &gateway.Probe{Tool: p.Tool, Argument: p.Argument, Status: p.Status, After: p.After, Longest: p.Longest, GiveUp: p.GiveUp}
 		}
 		if t.Value != nil {
 			tool.Value = &permits.ValuePointer{Pointer: t.Value.Pointer, Currency: t.Value.Currency}

@@ -66,7 +66,7 @@ database: {nothing: 1, embedded: {dir: ./data, nothing: 1}}
 keys: {dir: ./keys, nothing: 1}
 tokens: {nothing: 1}
 upstreams: [{name: a, url: "http://127.0.0.1:9100/mcp", nothing: 1}]
-tools: [{name: b, upstream: a, credits: {max: 1, actual: /a, nothing: 1}, value: {pointer: /a, currency: USD, nothing: 1}, recipient: {pointers: [/a], nothing: 1}, nothing: 1}]
+tools: [{name: b, upstream: a, credits: {max: 1, actual: /a, nothing: 1}, value: {pointer: /a, currency: USD, nothing: 1}, recipient: {pointers: [/a], nothing: 1}, probe: {tool: p, nothing: 1}, nothing: 1}]
 limits: {nothing: 1, per_agent: {nothing: 1}, timeouts: {nothing: 1}}
 log: {nothing: 1}
 `
@@ -147,7 +147,7 @@ func TestConfigurationDefaults(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counterfoil.yaml")
 	short := `{issuer: "http://a", listen: "127.0.0.1:1", database: {url: "postgres://a/b"}, keys: {dir: k},
-upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits: 1}]}`
+upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits: 1, probe: {tool: p}}]}`
 	if err := os.WriteFile(path, []byte(short), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +160,12 @@ upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits:
 		"upstreams[].timeout":         cfg.Upstreams[0].Timeout.String(),
 		"tools[].max_response_bytes":  strconv.FormatInt(cfg.Tools[0].MaxResponseBytes, 10),
 		"tools[].on_tool_error":       map[bool]string{true: "charge", false: "refund"}[cfg.Tools[0].ChargeOnError],
+		"tools[].probe.argument":      cfg.Tools[0].Probe.Argument,
+		"tools[].probe.status":        cfg.Tools[0].Probe.Status,
+		"tools[].probe.after":         cfg.Tools[0].Probe.After.String(),
+		"tools[].probe.longest":       strings.TrimSuffix(cfg.Tools[0].Probe.Longest.String(), "0s"),
+		"tools[].probe.give_up":       strings.TrimSuffix(cfg.Tools[0].Probe.GiveUp.String(), "0m0s"),
+		"limits.retention":            strings.TrimSuffix(cfg.Limits.Retention.String(), "0m0s"),
 		"limits.lease":                cfg.Limits.Lease.String(),
 		"limits.permit_lifetime":      strings.TrimSuffix(cfg.Limits.PermitLifetime.String(), "0m0s"),
 		"limits.body_bytes":           strconv.FormatInt(cfg.Limits.BodyBytes, 10),

@@ -177,12 +177,8 @@ func (r *remote) list(ctx context.Context, path string, query url.Values, limit 
 		if err != nil {
 			return nil, err
 		}
-		listed, _ := page["items"].([]any)
-		for _, one := range listed {
-			if o, ok := one.(map[string]any); ok {
-				items = append(items, o)
-			}
-		}
+		listed := objects(page["items"])
+		items = append(items, listed...)
 		next, _ := page["next"].(string)
 		if next == "" || len(listed) == 0 {
 			break
@@ -190,6 +186,18 @@ func (r *remote) list(ctx context.Context, path string, query url.Values, limit 
 		query.Set("after", next)
 	}
 	return items, nil
+}
+
+// objects are the members of a JSON list.
+func objects(list any) []object {
+	members, _ := list.([]any)
+	out := make([]object, 0, len(members))
+	for _, one := range members {
+		if o, ok := one.(map[string]any); ok {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // download streams an answer to a file, or to the output.

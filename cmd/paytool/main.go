@@ -24,8 +24,9 @@ const usage = `paytool is an MCP server whose tools act on nothing but a journal
   payout     {to, amount, invoice_id?}     refund  {invoice_id, amount}
   send_email {to, bcc?, subject, body}     slow    {seconds}
   flaky      {mode: ok | drop | 500 | error}
+  payout_status {operation_key}            says what became of a call; does nothing
 
-Each call of a tool is one effect, however often the same Idempotency-Key comes, unless --dedupe is given.
+Each call of another tool is one effect, however often the same Idempotency-Key comes, unless --dedupe is given.
 
 Usage: paytool [--listen ADDRESS] [--journal FILE] [--dedupe]
 

@@ -28,6 +28,9 @@ func eventOf(e ledger.Event) eventWire {
 		if r.Reason != "" {
 			w.Detail["reason"] = string(r.Reason)
 		}
+		if first := r.Reconciles; first != nil {
+			w.Detail["resolution"], w.Detail["reconciles"], w.Detail["charged_before"] = first.Resolution, first.ID, first.ChargedBefore
+		}
 	}
 	return w
 }

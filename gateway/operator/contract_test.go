@@ -57,7 +57,7 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.world(t, "life")
-	op := b.call(t, "life", "k1")
+	op, lost := b.call(t, "life", "k1"), b.lose(t, "life", "k2")
 	out := newOutsider(t, 7)
 	out.register(t, b, jws.StatusActive, 201)
 	b.must(t, 201, "POST", "/v1/permits/import", out.permit(t, "prm_out", "life"))
@@ -68,7 +68,7 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 		"/v1/agents", "/v1/agents/agt_life", "/v1/wallets", "/v1/wallets/wal_life", "/v1/wallets/wal_life/transfers",
 		"/v1/wallets/wal_life/statement", "/v1/permits", "/v1/permits/prm_life", "/v1/issuers", "/v1/tools",
 		"/v1/operations", "/v1/operations/" + op.ID, "/v1/receipts", "/v1/receipts/export", "/v1/receipts/" + op.ReceiptID,
-		"/v1/receipts/" + op.ReceiptID + "/bundle", "/v1/audit",
+		"/v1/receipts/" + op.ReceiptID + "/bundle", "/v1/audit", "/v1/reconciliations",
 		"/healthz", "/readyz", "/metrics", "/.well-known/jwks.json", "/.well-known/counterfoil.json",
 	} {
 		b.must(t, 200, "GET", path, "")
@@ -76,7 +76,8 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 	b.must(t, 200, "POST", "/v1/wallets/wal_life/freeze", `{"note":"a check"}`)
 	b.must(t, 200, "POST", "/v1/wallets/wal_life/unfreeze", "")
 	b.must(t, 200, "POST", "/v1/permits/prm_life/revoke", "")
-	b.send(t, request{method: "POST", path: "/v1/operations/" + op.ID + "/reconcile", token: reconcilerToken})
+	b.decide(t, 200, lost, notDelivered)
+	b.must(t, 409, "POST", "/v1/operations/"+lost+"/release-reference", `{"why":"a check"}`)
 	b.send(t, request{method: "GET", path: "/v1/approvals", token: approverToken})
 	b.send(t, request{method: "POST", path: "/v1/approvals/apr_1/resolve", token: approverToken})
 	for _, path := range []string{"/mcp", "/mcp/messages"} {

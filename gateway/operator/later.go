@@ -12,10 +12,6 @@ import (
 // These operations are named by the contract and not in this version. They are refused in words, so that
 // nobody takes silence for an answer.
 
-func (*api) reconcileOperation(c echo.Context) error {
-	return notYet(c, "Reconciliation is not in this version. The operation's outcome and charge stay as they are.")
-}
-
 func (*api) listApprovals(c echo.Context) error {
 	return notYet(c, "Approvals are not in this version. No permit that asks for one can be issued.")
 }

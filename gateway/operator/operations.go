@@ -13,23 +13,54 @@ import (
 )
 
 type operationWire struct {
-	ID         string     `json:"id"`
-	State      string     `json:"state"`
-	Outcome    *string    `json:"outcome"`
-	Reason     *string    `json:"reason"`
-	Wallet     string     `json:"wallet_id"`
-	Permit     string     `json:"permit_id"`
-	Agent      string     `json:"agent_id"`
-	Tool       string     `json:"tool"`
-	Key        *string    `json:"idempotency_key,omitempty"`
-	KeySource  string     `json:"key_source"`
-	Authorized int64      `json:"credits_authorized"`
-	Held       int64      `json:"credits_held"`
-	Charged    int64      `json:"credits_charged"`
-	Receipt    *string    `json:"receipt_id"`
-	Late       *lateWire  `json:"late_result"`
-	CreatedAt  time.Time  `json:"created_at"`
-	FinishedAt *time.Time `json:"finished_at"`
+	ID         string              `json:"id"`
+	State      string              `json:"state"`
+	Outcome    *string             `json:"outcome"`
+	Reason     *string             `json:"reason"`
+	Wallet     string              `json:"wallet_id"`
+	Permit     string              `json:"permit_id"`
+	Agent      string              `json:"agent_id"`
+	Tool       string              `json:"tool"`
+	Key        *string             `json:"idempotency_key,omitempty"`
+	KeySource  string              `json:"key_source"`
+	Authorized int64               `json:"credits_authorized"`
+	Held       int64               `json:"credits_held"`
+	Charged    int64               `json:"credits_charged"`
+	Value      *amountWire         `json:"value"`
+	Ref        *string             `json:"operation_ref"`
+	HoldsRef   bool                `json:"operation_ref_held"`
+	Receipt    *string             `json:"receipt_id"`
+	Late       *lateWire           `json:"late_result"`
+	Resolution *string             `json:"resolution"`
+	Decision   *reconciliationWire `json:"reconciliation"`
+	CreatedAt  time.Time           `json:"created_at"`
+	FinishedAt *time.Time          `json:"finished_at"`
+}
+
+// reconciliationWire is what was decided about an uncertain operation. What the decision rests on and who took
+// it are the operator's business: an agent does not see them.
+type reconciliationWire struct {
+	Resolution        string    `json:"resolution"`
+	Evidence          *string   `json:"evidence,omitempty"`
+	ProviderReference *string   `json:"provider_reference"`
+	ChargedBefore     int64     `json:"charged_before"`
+	DecidedBy         *string   `json:"decided_by,omitempty"`
+	DecidedAt         time.Time `json:"decided_at"`
+	FirstReceipt      string    `json:"first_receipt_id"`
+}
+
+func reconciliationOf(r *ledger.ReconciliationRecord, viewer gateway.Principal) *reconciliationWire {
+	if r == nil {
+		return nil
+	}
+	w := &reconciliationWire{
+		Resolution: r.Resolution, ProviderReference: optional(r.ProviderReference), ChargedBefore: r.ChargedBefore,
+		DecidedAt: r.DecidedAt, FirstReceipt: r.FirstReceiptID,
+	}
+	if viewer.Agent == nil {
+		w.Evidence, w.DecidedBy = &r.Evidence, &r.Actor
+	}
+	return w
 }
 
 // lateWire shows that an answer came after its operation was settled as uncertain, and what it was.
@@ -48,10 +79,14 @@ func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationW
 		ID: o.ID, State: o.State, Outcome: optional(string(o.Outcome)), Reason: optional(string(o.Reason)),
 		Wallet: o.Wallet, Permit: o.Permit, Agent: o.Agent, Tool: o.Tool, KeySource: o.KeySource,
 		Authorized: o.Authorized, Held: o.Held, Charged: o.Charged, Receipt: optional(o.ReceiptID),
-		CreatedAt: o.CreatedAt, FinishedAt: o.FinishedAt,
+		Value: amountOf(o.Value), Ref: optional(o.Reference), HoldsRef: o.HoldsReference,
+		Decision: reconciliationOf(o.Reconciliation, viewer), CreatedAt: o.CreatedAt, FinishedAt: o.FinishedAt,
 	}
 	if viewer.Agent == nil || viewer.Agent.ID == o.Agent {
 		w.Key = &o.Key
+	}
+	if o.Reconciliation != nil {
+		w.Resolution = &o.Reconciliation.Resolution
 	}
 	if l := o.Late; l != nil {
 		sum := sha256.Sum256(l.Result)
@@ -90,7 +125,7 @@ func (a *api) listOperations(c echo.Context) error {
 	if err != nil {
 		return a.problem(c, err)
 	}
-	states := []string{"", ledger.StateDispatching, ledger.StateFinished, "awaiting_approval", "awaiting_input", "reconciled"}
+	states := []string{"", ledger.StateDispatching, ledger.StateFinished, "awaiting_approval", "awaiting_input", ledger.StateReconciled}
 	state := q.Get("state")
 	if !slices.Contains(states, state) {
 		return a.problem(c, invalid("There is no state %q.", state))

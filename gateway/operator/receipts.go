@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -164,12 +165,15 @@ func (b *bundler) bundle(ctx context.Context, e *ledger.Evidence) ([]byte, error
 		return nil, err
 	}
 	out := receipts.Bundle{Receipt: e.Token, Permit: e.Permit, Keys: keys, Content: &receipts.Content{Arguments: e.Arguments, Result: e.Result}}
+	if e.Related != "" {
+		out.Related = []string{e.Related}
+	}
 	return out.JSON(), nil
 }
 
-// keys are the public keys that the receipt and the permit were signed with, as hints.
+// keys are the public keys that the receipts and the permit were signed with, as hints.
 func (b *bundler) keys(ctx context.Context, e *ledger.Evidence) ([]byte, error) {
-	receipt, err := jws.Guard(e.Token, receipts.Type, receipts.MaxTokenBytes)
+	used, err := b.receiptKeys(e)
 	if err != nil {
 		return nil, err
 	}
@@ -181,15 +185,30 @@ func (b *bundler) keys(ctx context.Context, e *ledger.Evidence) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	var used []jws.Key
-	if k, ok := b.own.Find(receipt.Header.Kid, jws.PurposeReceipt); ok {
-		used = append(used, k)
-	}
 	if k, ok := trusted.Find(permit.Header.Kid, jws.PurposePermit); ok {
 		used = append(used, k)
 	}
 	set, err := jws.NewKeySet(used...)
 	return set.JWKS(), err
+}
+
+// receiptKeys are those of the receipt and of the operation's other one: a decision can come after a rotation.
+func (b *bundler) receiptKeys(e *ledger.Evidence) ([]jws.Key, error) {
+	var used []jws.Key
+	for _, token := range []string{e.Token, e.Related} {
+		if token == "" {
+			continue
+		}
+		receipt, err := jws.Guard(token, receipts.Type, receipts.MaxTokenBytes)
+		if err != nil {
+			return nil, err
+		}
+		k, ok := b.own.Find(receipt.Header.Kid, jws.PurposeReceipt)
+		if ok && !slices.ContainsFunc(used, func(u jws.Key) bool { return u.ID == k.ID }) {
+			used = append(used, k)
+		}
+	}
+	return used, nil
 }
 
 func (b *bundler) permitKeys(ctx context.Context, token string) (jws.KeySet, error) {

@@ -50,6 +50,8 @@ func (a *api) plausible(next echo.HandlerFunc) echo.HandlerFunc {
 func (a *api) routes() []route {
 	// Administration is the operator's alone. An agent may read the records of its own wallets.
 	operator, reader := a.g.RequireOperator(), a.g.RequireReader()
+	// The queue tells a reconciler what there is to decide, so that its token needs to open nothing else.
+	queue := a.g.Require(gateway.RoleOperator, gateway.RoleReconciler)
 	return []route{
 		{http.MethodPost, "/v1/agents", a.createAgent, operator},
 		{http.MethodGet, "/v1/agents", a.listAgents, operator},
@@ -80,6 +82,8 @@ func (a *api) routes() []route {
 		{http.MethodGet, "/v1/operations", a.listOperations, reader},
 		{http.MethodGet, "/v1/operations/:id", a.getOperation, reader},
 		{http.MethodPost, "/v1/operations/:id/reconcile", a.reconcileOperation, a.g.RequireReconciler()},
+		{http.MethodPost, "/v1/operations/:id/release-reference", a.releaseOperationReference, operator},
+		{http.MethodGet, "/v1/reconciliations", a.listReconciliations, queue},
 		{http.MethodGet, "/v1/approvals", a.listApprovals, a.g.RequireApprover()},
 		{http.MethodPost, "/v1/approvals/:id/resolve", a.resolveApproval, a.g.RequireApprover()},
 

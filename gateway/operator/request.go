@@ -137,18 +137,27 @@ func idempotencyKey(c echo.Context) (string, error) {
 
 // administer answers a request that changes something. A repeat of its idempotency key gets the stored answer.
 func (a *api) administer(c echo.Context, body []byte, do func(context.Context, *ledger.Admin) (ledger.Answer, error)) error {
-	key, err := idempotencyKey(c)
+	answer, err := a.act(c, body, do)
 	if err != nil {
 		return a.problem(c, err)
+	}
+	return reply(c, answer)
+}
+
+// act is administer without its answer.
+func (a *api) act(c echo.Context, body []byte, do func(context.Context, *ledger.Admin) (ledger.Answer, error)) (ledger.Answer, error) {
+	key, err := idempotencyKey(c)
+	if err != nil {
+		return ledger.Answer{}, err
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s\n", c.Request().Method, c.Request().URL.EscapedPath())
 	h.Write(body)
 	act := ledger.Act{Actor: gateway.PrincipalOf(c).Actor(), Key: key, SHA256: [32]byte(h.Sum(nil))}
-	answer, err := a.ledger.Administer(c.Request().Context(), act, do)
-	if err != nil {
-		return a.problem(c, err)
-	}
+	return a.ledger.Administer(c.Request().Context(), act, do)
+}
+
+func reply(c echo.Context, answer ledger.Answer) error {
 	if answer.Replayed {
 		c.Response().Header().Set("Idempotent-Replayed", "true")
 	}

@@ -225,6 +225,12 @@ func (b *bundle) claim(t testing.TB, name, key string) *ledger.Claimed {
 
 func (b *bundle) claimUnder(t testing.TB, id, name, key string) *ledger.Claimed {
 	t.Helper()
+	return b.claimAs(t, id, name, key, "")
+}
+
+// claimAs claims with an operation reference; "" is none.
+func (b *bundle) claimAs(t testing.TB, id, name, key, ref string) *ledger.Claimed {
+	t.Helper()
 	ctx := context.Background()
 	permit, err := b.ledger.PermitByID(ctx, id, b.g.PermitTrust())
 	if err != nil {
@@ -238,7 +244,7 @@ func (b *bundle) claimUnder(t testing.TB, id, name, key string) *ledger.Claimed 
 	claimed, err := b.ledger.Claim(ctx, &ledger.Claim{
 		Wallet: "wal_" + name, Key: key, KeySource: "context", Agent: "agt_" + name, Permit: permit, Tool: "payout",
 		ToolSHA256: canon.SHA256Hex([]byte("definition")), RequestHash: sha256.Sum256([]byte(key)), Arguments: args,
-		Fit: permit.Fit(tool, args), Price: 5,
+		Fit: permit.Fit(tool, args), Price: 5, Ref: ref,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ type toolWire struct {
 	OperationRef     string         `json:"operation_ref,omitempty"`
 	OnToolError      string         `json:"on_tool_error"`
 	MaxResponseBytes int64          `json:"max_response_bytes"`
+	Probe            *probeWire     `json:"probe,omitempty"`
 	Described        bool           `json:"described"` // by its upstream
 	SHA256           string         `json:"sha256,omitempty"`
 }
@@ -38,6 +39,16 @@ type recipientWire struct {
 	Pointers []string `json:"pointers"`
 }
 
+type probeWire struct {
+	Tool     string `json:"tool"`
+	Argument string `json:"argument"`
+	Status   string `json:"status"`
+	After    string `json:"after"`
+	Longest  string `json:"longest"`
+	GiveUp   string `json:"give_up"`
+	ReadOnly bool   `json:"read_only"` // as its upstream says: else it is not asked
+}
+
 func toolOf(t gateway.CatalogueTool) toolWire {
 	w := toolWire{
 		Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Credits: creditsWire{Max: t.Price, Actual: t.ActualPointer},
@@ -48,6 +59,12 @@ func toolOf(t gateway.CatalogueTool) toolWire {
 	}
 	if t.Value != nil {
 		w.Value = &valueWire{Pointer: t.Value.Pointer, Currency: t.Value.Currency}
+	}
+	if p := t.Probe; p != nil {
+		w.Probe = &probeWire{
+			Tool: p.Tool, Argument: p.Argument, Status: p.Status, ReadOnly: t.Probed,
+			After: p.After.String(), Longest: p.Longest.String(), GiveUp: p.GiveUp.String(),
+		}
 	}
 	if len(t.Recipients) > 0 {
 		w.Recipient = &recipientWire{Pointers: t.Recipients}

@@ -22,6 +22,7 @@ func newValidator() *validator.Validate {
 	for name, check := range map[string]validator.Func{
 		"id":    func(f validator.FieldLevel) bool { return idPattern.MatchString(f.Field().String()) },
 		"plain": func(f validator.FieldLevel) bool { return isPlain(f.Field().String()) },
+		"prose": func(f validator.FieldLevel) bool { return isProse(f.Field().String()) },
 	} {
 		if err := v.RegisterValidation(name, check); err != nil {
 			panic(err)
@@ -33,6 +34,11 @@ func newValidator() *validator.Validate {
 // isPlain wants text that can be shown: not blank, no control characters.
 func isPlain(s string) bool {
 	return strings.TrimSpace(s) != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// isProse wants text of one line or more: not blank, no control characters but tabs and line breaks.
+func isProse(s string) bool {
+	return isPlain(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s))
 }
 
 // faults puts what is wrong into words, without the values.
@@ -57,6 +63,8 @@ func fault(f validator.FieldError) string {
 		return "must be an id: two to four lower-case letters, an underscore, and 1 to 64 letters, digits, dots, underscores or hyphens"
 	case "plain":
 		return "must not be blank or hold control characters"
+	case "prose":
+		return "must not be blank or hold control characters other than tabs and line breaks"
 	case "unique":
 		return "must not name anything twice"
 	case "oneof":

@@ -43,6 +43,7 @@ type Call struct {
 	Tool             string
 	Arguments        []byte            // canonical JSON, sent as it is; empty: {}
 	OperationKey     string            // private; goes up only in ForwardKeyHeader
+	Secret           string            // private too, and never sent but where the arguments hold it
 	Handle           string            // public; stands in for every secret that is echoed
 	Trace            map[string]string // of it only traceparent, tracestate and baggage go up
 	MaxResponseBytes int64             // 0: 4 MiB

@@ -17,7 +17,7 @@ const maxEscapes = 3
 // is not ok where what is left is not JSON any more, or still shows one.
 func (c *Client) scrub(text []byte, p *peer, call Call) (clean []byte, scrubbed, ok bool) {
 	// What remains around a secret that was taken out can be another one, but not for ever.
-	for range (len(c.secrets) + 2) * (maxEscapes + 2) {
+	for range (len(c.secrets) + 3) * (maxEscapes + 2) {
 		secret, layers := c.leak(text, p, call)
 		if secret == "" {
 			return text, scrubbed, !scrubbed || jsontext.Value(text).IsValid()
@@ -31,7 +31,7 @@ func (c *Client) scrub(text []byte, p *peer, call Call) (clean []byte, scrubbed,
 func (c *Client) leak(text []byte, p *peer, call Call) (secret string, layers int) {
 	v := view{text: text}
 	for layers = range maxEscapes + 1 {
-		for i := -2; i < len(c.secrets); i++ {
+		for i := -3; i < len(c.secrets); i++ {
 			secret := c.secret(i, p, call)
 			if len(secret) >= minSecret && bytes.Contains(v.text, []byte(secret)) {
 				return secret, layers
@@ -45,9 +45,11 @@ func (c *Client) leak(text []byte, p *peer, call Call) (secret string, layers in
 	return "", 0
 }
 
-// secret is the i-th of what must not be shown: the private key, the session, the headers' values.
+// secret is the i-th of what must not be shown: the private keys, the session, the headers' values.
 func (c *Client) secret(i int, p *peer, call Call) string {
 	switch i {
+	case -3:
+		return call.Secret
 	case -2:
 		return call.OperationKey
 	case -1:

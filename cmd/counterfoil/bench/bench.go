@@ -98,12 +98,13 @@ func Run(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 
 func (b *run) startChildren(ctx context.Context) ([]*child, error) {
 	var list []*child
-	up, url, err := start(ctx, b.Program, "the upstream", true, "bench", "upstream")
+	w := crew{program: b.Program, dir: b.Dir}
+	up, url, err := w.start(ctx, "the upstream", true, "bench", "upstream")
 	if err != nil {
 		return list, err
 	}
 	list, b.upstream, b.upPID = append(list, up), url, up.cmd.Process.Pid
-	plain, url, err := start(ctx, b.Program, "the pass-through", true, "bench", "passthrough", b.upstream)
+	plain, url, err := w.start(ctx, "the pass-through", true, "bench", "passthrough", b.upstream)
 	if err != nil {
 		return list, err
 	}
@@ -116,10 +117,10 @@ func (b *run) startChildren(ctx context.Context) ([]*child, error) {
 	if err != nil {
 		return list, err
 	}
-	if out, err := exec.CommandContext(ctx, b.Program, "keys", "new", "--config", file).CombinedOutput(); err != nil {
-		return list, fmt.Errorf("make keys: %w: %s", err, out)
+	if err := w.makeKeys(ctx, file); err != nil {
+		return list, err
 	}
-	if b.gateway, _, err = start(ctx, b.Program, "the gateway", false, "serve", "--config", file, "--migrate"); err != nil {
+	if b.gateway, _, err = w.start(ctx, "the gateway", false, "serve", "--config", file, "--migrate"); err != nil {
 		return list, err
 	}
 	// The gateway stops before what it calls.
@@ -130,10 +131,10 @@ func (b *run) startChildren(ctx context.Context) ([]*child, error) {
 	}
 	b.Log("opening 1 and %d funded wallets with their permits", b.Wallets)
 	o := operator{base: b.base, token: token}
-	if b.hot, err = openAccounts(ctx, o, "hot", 1); err != nil {
+	if b.hot, err = openAccounts(ctx, o, "hot", 1, payouts()); err != nil {
 		return list, err
 	}
-	b.many, err = openAccounts(ctx, o, "many", b.Wallets)
+	b.many, err = openAccounts(ctx, o, "many", b.Wallets, payouts())
 	return list, err
 }
 

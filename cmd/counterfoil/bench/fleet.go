@@ -18,25 +18,37 @@ import (
 	"time"
 )
 
+// crew starts the processes of the bench: this program, with other arguments.
+type crew struct {
+	program string
+	dir     string // for their logs
+}
+
 // child is a process of the bench. Each part runs in its own, as in production.
 type child struct {
 	name  string
 	cmd   *exec.Cmd
-	log   bytes.Buffer
+	log   string        // the file of what it complains about
 	ended chan struct{} // closed when it has ended
 }
 
 // start runs the program again with other arguments. What it prints first is returned when wantLine.
-func start(ctx context.Context, program, name string, wantLine bool, args ...string) (*child, string, error) {
+func (w crew) start(ctx context.Context, name string, wantLine bool, args ...string) (*child, string, error) {
 	c := &child{name: name, ended: make(chan struct{})}
-	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.cmd.Stderr = &c.log
-	out, err := c.cmd.StdoutPipe()
+	c.log = filepath.Join(w.dir, strings.ReplaceAll(name, " ", "-")+".log")
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := c.cmd.Start(); err != nil {
+	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), w.program, args...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Stderr = log
+	out, err := c.cmd.StdoutPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	_ = log.Close() // the child has its own
+	if err != nil {
 		return nil, "", fmt.Errorf("start %s: %w", name, err)
 	}
 	line := make(chan string, 1)
@@ -63,9 +75,19 @@ func start(ctx context.Context, program, name string, wantLine bool, args ...str
 	}
 }
 
+// tail is the end of what the process has written to its log.
 func (c *child) tail() string {
-	text := strings.TrimSpace(c.log.String())
-	return text[max(0, len(text)-2000):]
+	const size = 2000
+	file, err := os.Open(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err == nil && info.Size() > size {
+		_, _ = file.Seek(-size, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(io.LimitReader(file, size))
+	return strings.TrimSpace(string(text))
 }
 
 // stop asks the process to end and waits; after 20 s it is killed.
@@ -74,9 +96,14 @@ func (c *child) stop() {
 	select {
 	case <-c.ended:
 	case <-time.After(20 * time.Second):
-		_ = c.cmd.Process.Kill()
-		<-c.ended
+		c.kill()
 	}
+}
+
+// kill ends the process as a loss of power would, and waits.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.ended
 }
 
 // gatewayConfig is the configuration file of the bench's gateway.
@@ -95,14 +122,28 @@ limits: {lease: 15s}
 
 // writeConfig lays out the gateway's directory and returns the file and the operator token.
 func writeConfig(dir, listen, database, upstream string) (file, token string, err error) {
-	token = "bench-operator-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-0123456789abcdef0123456789abcdef"
-	tokenFile := filepath.Join(dir, "operator.token")
-	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
+	token, tokenFile, err := writeToken(dir, "operator")
+	if err != nil {
 		return "", "", err
 	}
 	file = filepath.Join(dir, "counterfoil.yaml")
 	text := fmt.Sprintf(gatewayConfig, listen, database, filepath.Join(dir, "keys"), tokenFile, upstream)
 	return file, token, os.WriteFile(file, []byte(text), 0o600)
+}
+
+// writeToken makes the token of a part that people have, and its file.
+func writeToken(dir, part string) (token, file string, err error) {
+	token = "bench-" + part + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-0123456789abcdef0123456789abcdef"
+	file = filepath.Join(dir, part+".token")
+	return token, file, os.WriteFile(file, []byte(token+"\n"), 0o600)
+}
+
+// makeKeys makes the keys that a configuration file names.
+func (w crew) makeKeys(ctx context.Context, file string) error {
+	if out, err := exec.CommandContext(ctx, w.program, "keys", "new", "--config", file).CombinedOutput(); err != nil {
+		return fmt.Errorf("make keys: %w: %s", err, out)
+	}
+	return nil
 }
 
 // freeAddress finds a loopback port that is free now.
@@ -125,30 +166,52 @@ func (o operator) post(ctx context.Context, path string, body, answer any) error
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.base+path, bytes.NewReader(data))
+	return o.do(ctx, http.MethodPost, path, data, answer)
+}
+
+func (o operator) get(ctx context.Context, path string, answer any) error {
+	return o.do(ctx, http.MethodGet, path, nil, answer)
+}
+
+func (o operator) do(ctx context.Context, method, path string, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+o.token)
-	res, err := http.DefaultClient.Do(req)
+	res, err := exchange(http.DefaultClient, req)
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(res.Body)
-	if closeErr := res.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("POST %s: HTTP %d: %.300s", path, res.StatusCode, text)
+	if res.status >= http.StatusMultipleChoices {
+		return fmt.Errorf("%s %s: HTTP %d: %.300s", method, path, res.status, res.body)
 	}
 	if answer == nil {
 		return nil
 	}
-	return json.Unmarshal(text, answer)
+	return json.Unmarshal(res.body, answer)
+}
+
+// response is an answer that was read to its end.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// exchange sends a request and reads the whole answer.
+func exchange(client *http.Client, req *http.Request) (response, error) {
+	res, err := client.Do(req)
+	if err != nil {
+		return response{}, err
+	}
+	r := response{status: res.StatusCode, header: res.Header}
+	r.body, err = io.ReadAll(res.Body)
+	if closeErr := res.Body.Close(); err == nil {
+		err = closeErr
+	}
+	return r, err
 }
 
 // fetch reads a URL of one of the children.
@@ -157,18 +220,11 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
+	res, err := exchange(http.DefaultClient, req)
+	if err == nil && res.status != http.StatusOK {
+		err = fmt.Errorf("GET %s: HTTP %d", url, res.status)
 	}
-	text, err := io.ReadAll(res.Body)
-	if closeErr := res.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: HTTP %d", url, res.StatusCode)
-	}
-	return text, err
+	return res.body, err
 }
 
 // awaitReady waits until the gateway takes calls, or says why it does not.

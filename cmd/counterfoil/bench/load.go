@@ -87,14 +87,18 @@ type generator struct {
 }
 
 func newGenerator(spec loadSpec) *generator {
-	transport := &http.Transport{
-		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true,
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-	}
 	return &generator{
-		spec: spec, client: &http.Client{Transport: transport, Timeout: time.Minute},
+		spec: spec, client: newClient(time.Minute),
 		latency: hdrhistogram.New(1, 60_000_000, 3), lag: hdrhistogram.New(1, 60_000_000, 3),
 	}
+}
+
+// newClient keeps its connections, as many as there are calls in flight.
+func newClient(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{
+		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+	}}
 }
 
 func (g *generator) run(ctx context.Context) loadResult {
@@ -184,36 +188,38 @@ func (g *generator) call(n int64) error {
 	}
 	from := g.spec.Accounts[int(key)%len(g.spec.Accounts)]
 	// A call that has begun ends by its own time-out: a phase that ends cuts nothing off.
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, g.spec.URL, bytes.NewReader(body(from, g.spec.Run, key, n)))
+	req, err := newCall(context.Background(), g.spec.URL, from.APIKey, body(from, g.spec.Run, key, n))
 	if err != nil {
 		return err
+	}
+	res, err := exchange(g.client, req)
+	if err != nil {
+		return err
+	}
+	return g.judge(res)
+}
+
+// newCall is a request as a client of the gateway makes it.
+func newCall(ctx context.Context, url, apiKey string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("X-API-Key", from.APIKey)
-	res, err := g.client.Do(req)
-	if err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(res.Body)
-	if closeErr := res.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return g.judge(res, answer)
+	req.Header.Set("X-API-Key", apiKey)
+	return req, nil
 }
 
-func (g *generator) judge(res *http.Response, answer []byte) error {
+func (g *generator) judge(res response) error {
 	want := wantGoverned
 	if g.spec.Kind == kindPassthrough {
 		want = wantPlain
 	}
-	if res.StatusCode != http.StatusOK || !bytes.Contains(answer, want) {
-		return fmt.Errorf("HTTP %d: %.300s", res.StatusCode, answer)
+	if res.status != http.StatusOK || !bytes.Contains(res.body, want) {
+		return fmt.Errorf("HTTP %d: %.300s", res.status, res.body)
 	}
-	if g.spec.Kind == kindReplay && res.Header.Get("Idempotent-Replayed") != "true" {
+	if g.spec.Kind == kindReplay && res.header.Get("Idempotent-Replayed") != "true" {
 		return errors.New("an answer that should have been a replay was not")
 	}
 	return nil

@@ -52,10 +52,9 @@ func processUsage(pid int) usage {
 	return u
 }
 
-// databaseCPU adds up a postmaster and its children, those that have ended included.
-func databaseCPU(postmaster int) int64 {
-	own := processUsage(postmaster)
-	total := own.cpuUS + own.endedUS
+// childrenOf finds the processes that a process has started. It reads Linux's /proc; elsewhere it finds none.
+func childrenOf(parent int) []int {
+	var list []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		data, err := os.ReadFile(path)
@@ -63,10 +62,20 @@ func databaseCPU(postmaster int) int64 {
 			continue
 		}
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(postmaster) {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			total += processUsage(pid).cpuUS
+			list = append(list, pid)
 		}
+	}
+	return list
+}
+
+// databaseCPU adds up a postmaster and its children, those that have ended included.
+func databaseCPU(postmaster int) int64 {
+	own := processUsage(postmaster)
+	total := own.cpuUS + own.endedUS
+	for _, pid := range childrenOf(postmaster) {
+		total += processUsage(pid).cpuUS
 	}
 	return total
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 )
 
 // phasePlan is one kind of load at one concurrency.
@@ -221,16 +219,8 @@ func (r *Report) conclude() {
 
 // meanBatch reads the mean size of a transaction from the gateway's own metrics.
 func meanBatch(metrics string) float64 {
-	var sum, count float64
-	for line := range strings.Lines(metrics) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch name {
-		case "counterfoil_commit_batch_size_sum":
-			sum, _ = strconv.ParseFloat(value, 64)
-		case "counterfoil_commit_batch_size_count":
-			count, _ = strconv.ParseFloat(value, 64)
-		}
-	}
+	m := readMetrics(metrics)
+	sum, count := m["counterfoil_commit_batch_size_sum"], m["counterfoil_commit_batch_size_count"]
 	if count == 0 {
 		return 0
 	}

@@ -31,43 +31,64 @@ type tool struct {
 func ServeUpstream(ctx context.Context, out io.Writer) error {
 	t := &tool{seen: make(map[string]bool)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /mcp", t.rpc)
+	mux.HandleFunc("POST /mcp", serveRPC(fmt.Sprintf(listing, "payout"), func(w http.ResponseWriter, r *http.Request, call rpcCall) {
+		t.execute(r.Header.Get("Idempotency-Key"))
+		answer(w, call.id, paid)
+	}))
 	mux.HandleFunc("GET /effects", func(w http.ResponseWriter, _ *http.Request) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		_ = json.NewEncoder(w).Encode(t.done)
 	})
-	return serveHTTP(ctx, mux, "/mcp", out)
+	return serveHTTP(ctx, anyPort, mux, nil, out)
 }
 
-func (t *tool) rpc(w http.ResponseWriter, r *http.Request) {
-	data, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, "unreadable", http.StatusBadRequest)
-		return
+// What the bench's tool says when it has acted.
+const paid = `{"content":[{"type":"text","text":"paid 12.00 USD to ap@vendor.example"}],"structuredContent":{"status":"paid","amount":1200,"currency":"USD","to":"ap@vendor.example"},"isError":false}`
+
+// listing describes a tool as tools/list does.
+const listing = `{"name":%q,"description":"Pays a vendor.","inputSchema":{"type":"object","properties":{"to":{"type":"string"},"amount":{"type":"integer"}}}}`
+
+// rpcCall is one tools/call as the upstream gets it.
+type rpcCall struct {
+	id   json.RawMessage
+	body []byte
+}
+
+// serveRPC speaks what MCP a gateway needs; tools is the list of them, act is the tool.
+func serveRPC(tools string, act func(http.ResponseWriter, *http.Request, rpcCall)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "unreadable", http.StatusBadRequest)
+			return
+		}
+		var call struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if err := json.Unmarshal(data, &call); err != nil {
+			http.Error(w, "not JSON", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		switch call.Method {
+		case "tools/call":
+			act(w, r, rpcCall{id: call.ID, body: data})
+		case "tools/list":
+			answer(w, call.ID, `{"tools":[`+tools+`]}`)
+		case "initialize":
+			answer(w, call.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`)
+		case "notifications/initialized":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, call.ID)
+		}
 	}
-	var call struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-	}
-	if err := json.Unmarshal(data, &call); err != nil {
-		http.Error(w, "not JSON", http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	switch call.Method {
-	case "tools/call":
-		t.execute(r.Header.Get("Idempotency-Key"))
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"paid 12.00 USD to ap@vendor.example"}],"structuredContent":{"status":"paid","amount":1200,"currency":"USD","to":"ap@vendor.example"},"isError":false}}`, call.ID)
-	case "tools/list":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"payout","description":"Pays a vendor.","inputSchema":{"type":"object","properties":{"to":{"type":"string"},"amount":{"type":"integer"}}}}]}}`, call.ID)
-	case "initialize":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}}`, call.ID)
-	case "notifications/initialized":
-		w.WriteHeader(http.StatusAccepted)
-	default:
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, call.ID)
-	}
+}
+
+func answer(w io.Writer, id json.RawMessage, result string) {
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
 func (t *tool) execute(key string) {
@@ -85,16 +106,14 @@ func (t *tool) execute(key string) {
 
 // ServePassthrough runs the floor's process: it forwards a call and its answer, and governs nothing.
 func ServePassthrough(ctx context.Context, upstream string, out io.Writer) error {
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true,
-	}}
+	client := newClient(time.Minute)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
 		if err := forward(client, upstream, w, r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
-	return serveHTTP(ctx, mux, "/mcp", out)
+	return serveHTTP(ctx, anyPort, mux, nil, out)
 }
 
 func forward(client *http.Client, upstream string, w http.ResponseWriter, r *http.Request) error {
@@ -108,34 +127,31 @@ func forward(client *http.Client, upstream string, w http.ResponseWriter, r *htt
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", r.Header.Get("Accept"))
-	res, err := client.Do(req)
+	res, err := exchange(client, req)
 	if err != nil {
 		return err
 	}
-	answer, err := io.ReadAll(res.Body)
-	if closeErr := res.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
-	w.WriteHeader(res.StatusCode)
-	_, err = w.Write(answer)
+	w.Header().Set("Content-Type", res.header.Get("Content-Type"))
+	w.WriteHeader(res.status)
+	_, err = w.Write(res.body)
 	return err
 }
 
-// serveHTTP listens on a free loopback port, prints the URL and serves until ctx ends.
-func serveHTTP(ctx context.Context, h http.Handler, path string, out io.Writer) error {
+// anyPort is a loopback port that is free.
+const anyPort = "127.0.0.1:0"
+
+// serveHTTP listens, prints the URL of the MCP endpoint and serves until ctx ends. watch is told of connections; it
+// may be nil.
+func serveHTTP(ctx context.Context, listen string, h http.Handler, watch func(net.Conn, http.ConnState), out io.Writer) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := config.Listen(ctx, "tcp", listen)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ConnState: watch}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	if _, err := fmt.Fprintf(out, "http://%s%s\n", listener.Addr(), path); err != nil {
+	if _, err := fmt.Fprintf(out, "http://%s/mcp\n", listener.Addr()); err != nil {
 		return err
 	}
 	select {

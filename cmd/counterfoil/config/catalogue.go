@@ -36,7 +36,6 @@ func (s *section) upstreams(open bool) []Upstream {
 		}
 		one.Headers = u.headers(open)
 		one.ForwardKeyHeader = u.forwardKeyHeader(one.Headers)
-		u.later("probe", "reconciliation by asking the upstream")
 		u.done()
 		for _, other := range out {
 			if one.Name != "" && other.Name == one.Name {
@@ -148,8 +147,8 @@ func (s *section) tool(upstreams []Upstream) Tool {
 	out.OperationRef = s.pointer(s.scalar("operation_ref"))
 	out.ChargeOnError = s.oneOf("on_tool_error", "refund", "refund", "charge") == "charge"
 	out.MaxResponseBytes = s.integer("max_response_bytes", defaultResponseBytes, 1, 256<<20)
+	out.Probe = s.probe(out.UpstreamTool)
 	s.later("approval", "approvals")
-	s.later("probe", "reconciliation by asking the upstream")
 	s.done()
 	return out
 }

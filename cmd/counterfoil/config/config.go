@@ -77,6 +77,7 @@ type Tool struct {
 	OperationRef     string // pointer to the argument that names the effect; "": none
 	ChargeOnError    bool
 	MaxResponseBytes int64
+	Probe            *Probe // nil: only people find out what became of a lost call
 }
 
 // Value says which argument of a tool holds money, and in which currency.
@@ -96,6 +97,7 @@ type Limits struct {
 	Connections     int // of clients
 	Queue           int // requests that wait in one lane of the ledger
 	Timeouts        Timeouts
+	Retention       time.Duration // of response bodies; 0: for ever
 }
 
 // Timeouts bound each wait for a client, and the wait for the store.
@@ -122,6 +124,8 @@ const (
 	defaultInFlight    = 2048
 	defaultConnections = 4096
 	defaultQueue       = 4096
+	defaultRetention   = 90 * 24 * time.Hour
+	maxRetention       = 100 * 365 * 24 * time.Hour
 	defaultHeader      = 10 * time.Second
 	defaultBody        = 30 * time.Second
 	defaultWrite       = 30 * time.Second

@@ -35,7 +35,7 @@ tools:
     recipient: {pointers: [/to]}
     on_tool_error: charge
     max_response_bytes: 1024
-  - {name: search, upstream: payments, credits: {max: 50, actual: /structuredContent/credits}}
+  - {name: search, upstream: payments, credits: {max: 50, actual: /structuredContent/credits}, operation_ref: /query/id, probe: {tool: found, after: 1m}}
 limits: {lease: 5s, per_agent: {rate: 0, concurrent: 8}}
 `
 
@@ -90,10 +90,18 @@ func TestLoadWhole(t *testing.T) {
 			},
 			{
 				Name: "search", Upstream: "payments", UpstreamTool: "search", Credits: 50,
-				ActualPointer: "/structuredContent/credits", MaxResponseBytes: 4 << 20,
+				ActualPointer: "/structuredContent/credits", MaxResponseBytes: 4 << 20, OperationRef: "/query/id",
+				Probe: &config.Probe{
+					Tool: "found", Argument: "operation_key", Status: "/structuredContent/status",
+					After: time.Minute, Longest: 15 * time.Minute, GiveUp: 24 * time.Hour,
+				},
 			},
 		},
-		Limits: config.Limits{Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20, AgentConcurrent: 8},
+		Limits: config.Limits{
+			Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20, AgentConcurrent: 8,
+			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour,
+			Timeouts: config.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Store: 20 * time.Second},
+		},
 		Log:    config.Log{Format: "json", Level: "info"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -101,6 +109,16 @@ func TestLoadWhole(t *testing.T) {
 	}
 	if place := got.Database.Place(); place != "db.example/counterfoil" {
 		t.Errorf("place %q", place)
+	}
+}
+
+func TestRetentionForEver(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"0": 0, "0s": 0, "1s": time.Second} {
+		got, err := config.Load(place(t, strings.Replace(whole, "{lease: 5s,", "{retention: "+text+",", 1)), nil)
+		if err != nil || got.Limits.Retention != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
 	}
 }
 
@@ -180,11 +198,16 @@ func TestEachFault(t *testing.T) {
 		{name: "max_response_bytes", old: "max_response_bytes: 1024", new: "max_response_bytes: 0", want: []string{"0 is not a whole number from 1"}},
 		{name: "operation_ref", old: "on_tool_error: charge", new: "operation_ref: invoice_id", want: []string{"tools[payout].operation_ref: \"invoice_id\" is not a JSON pointer"}},
 		{name: "approval of a tool", old: "on_tool_error: charge", new: "approval: {always: true}", want: []string{"this version does not have approvals"}},
-		{name: "retention", old: "{lease: 5s,", new: "{retention: 2160h,", want: []string{"limits.retention: this version does not have retention"}},
-		{name: "retention from the environment", env: map[string]string{"COUNTERFOIL_LIMITS_RETENTION": "1h"}, want: []string{"COUNTERFOIL_LIMITS_RETENTION: this version does not have retention"}},
+		{name: "retention", old: "{lease: 5s,", new: "{retention: 10ms,", want: []string{"limits.retention: 10ms is not between 1s and"}},
+		{name: "retention from the environment", env: map[string]string{"COUNTERFOIL_LIMITS_RETENTION": "90 days"}, want: []string{"COUNTERFOIL_LIMITS_RETENTION: \"90 days\" is not a duration"}},
+		{name: "probe of no tool", old: "on_tool_error: charge", new: "probe: {after: 1s}", want: []string{"tools[payout].probe.tool: is missing"}},
+		{name: "probe of the tool itself", old: "on_tool_error: charge", new: "probe: {tool: pay}", want: []string{"tools[payout].probe.tool: is the tool itself"}},
+		{name: "probe that waits longer and longer", old: "on_tool_error: charge", new: "probe: {tool: p, after: 1h}", want: []string{"tools[payout].probe: after 1h0m0s, longest 15m0s, give_up 24h0m0s: each must be at least as long"}},
+		{name: "probe's argument", old: "on_tool_error: charge", new: "probe: {tool: p, argument: \"a b\", status: status, first: 1s}", want: []string{"\"a b\" is not an argument's name", "\"status\" is not a JSON pointer", "tools[payout].probe.first: is not a setting"}, more: 2},
+		{name: "probe of an upstream", old: "forward_key_header: Idempotency-Key", new: "probe: {tool: p}", want: []string{"upstreams[payments].probe: is not a setting"}},
 		{name: "approval_ttl", old: "{lease: 5s,", new: "{approval_ttl: 24h,", want: []string{"limits.approval_ttl: this version does not have approvals"}},
 		{name: "input_ttl", old: "{lease: 5s,", new: "{input_ttl: 15m,", want: []string{"limits.input_ttl: this version does not have"}},
-		{name: "reconciliation", old: "limits:", new: "reconciliation: {}\nlimits:", want: []string{"reconciliation: this version does not have reconciliation"}},
+		{name: "reconciliation", old: "limits:", new: "reconciliation: {}\nlimits:", want: []string{"reconciliation: is not a setting"}},
 		{name: "limits per agent", old: "rate: 0", new: "rate: -1", want: []string{"limits.per_agent.rate: -1 is not a whole number from 0"}},
 		{name: "lease", old: "lease: 5s", new: "lease: 5", want: []string{"limits.lease: \"5\" is not a duration"}},
 		{name: "log", old: "limits:", new: "log: {level: loud}\nlimits:", want: []string{"log.level: \"loud\" is none of"}},

@@ -48,7 +48,10 @@ func (s *section) matching(v value, pattern *regexp.Regexp, what string) string 
 }
 
 func (s *section) duration(name string, fallback, least, most time.Duration) time.Duration {
-	v := s.scalar(name)
+	return s.durationOf(s.scalar(name), fallback, least, most)
+}
+
+func (s *section) durationOf(v value, fallback, least, most time.Duration) time.Duration {
 	if !v.set {
 		return fallback
 	}

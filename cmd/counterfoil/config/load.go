@@ -108,10 +108,8 @@ func (r *reader) config(data []byte, secrets bool) *Config {
 		Log:            s.log(),
 	}
 	cfg.Tools = s.tools(cfg.Upstreams)
-	s.later("reconciliation", "reconciliation")
 	s.later("approvals", "approvals")
 	s.later("platforms", "identity from the harness")
-	s.later("retention", "retention")
 	s.done()
 	return cfg
 }

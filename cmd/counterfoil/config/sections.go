@@ -120,16 +120,25 @@ func (s *section) limits() Limits {
 		Connections:    int(l.integer("connections", defaultConnections, 2, 1<<20)),
 		Queue:          int(l.integer("queue", defaultQueue, 1, 1<<16)),
 		Timeouts:       l.timeouts(),
+		Retention:      l.retention(),
 	}
 	l.later("approval_ttl", "approvals")
 	l.later("input_ttl", "waiting for input that a tool asks for")
-	l.later("retention", "retention: it keeps everything")
 	agents, _ := l.section("per_agent")
 	out.AgentRate = int(agents.integer("rate", 0, 0, 1<<30))
 	out.AgentConcurrent = int(agents.integer("concurrent", 0, 0, 1<<30))
 	agents.done()
 	l.done()
 	return out
+}
+
+// retention is a duration, or 0 for ever.
+func (s *section) retention() time.Duration {
+	v := s.scalar("retention")
+	if v.text == "0" || v.text == "0s" {
+		return 0
+	}
+	return s.durationOf(v, defaultRetention, time.Second, maxRetention)
 }
 
 func (s *section) timeouts() Timeouts {

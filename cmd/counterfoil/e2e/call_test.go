@@ -35,6 +35,8 @@ type meta struct {
 	ReceiptID string `json:"counterfoil/receipt_id"`
 	Receipt   string `json:"counterfoil/receipt"`
 	Charged   *int64 `json:"counterfoil/credits_charged"`
+
+	Resolution string `json:"counterfoil/resolution"`
 }
 
 // refusal is a JSON-RPC error.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"counterfoil/internal/testdb"
@@ -38,7 +40,7 @@ func buildAndRun(m *testing.M) int {
 // program runs a built binary, and gives its exit status and what it printed.
 func program(t *testing.T, name string, args ...string) (status int, output string) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(programs, name), args...).CombinedOutput()
+	out, err := command(name, args...).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s %v: %v", name, args, err)
@@ -47,4 +49,12 @@ func program(t *testing.T, name string, args ...string) (status int, output stri
 		status = exit.ExitCode()
 	}
 	return status, string(out)
+}
+
+// command is a built binary. It sees no COUNTERFOIL_… variable, which to it would be a setting: those are for
+// the tests.
+func command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(programs, name), args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COUNTERFOIL_") })
+	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +32,7 @@ type process struct {
 func serve(t *testing.T, config string, flags ...string) *process {
 	t.Helper()
 	p := &process{
-		cmd:   exec.Command(filepath.Join(programs, "counterfoil"), append([]string{"serve", "--config", config}, flags...)...),
+		cmd:   command("counterfoil", append([]string{"serve", "--config", config}, flags...)...),
 		ended: make(chan struct{}),
 	}
 	stderr, err := p.cmd.StderrPipe()

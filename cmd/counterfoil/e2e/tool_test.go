@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ import (
 type tool struct {
 	server *httptest.Server
 	inner  *paytool.Handler
+
+	arrivals atomic.Pointer[bell] // of calls that have not acted yet
+	acts     atomic.Pointer[bell] // of calls that have, and are not answered yet
 
 	mu      sync.Mutex
 	kept    map[string]chan struct{}    // by a text in the request; guarded by mu
@@ -60,6 +64,10 @@ func (up *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		other(w, r)
 		return
 	}
+	if bytes.Contains(body, []byte(`"tools/call"`)) {
+		up.arrivals.Load().pass()
+		w = &watched{ResponseWriter: w, acted: up.acts.Load()}
+	}
 	gate := up.gateFor(body)
 	if gate == nil {
 		up.inner.ServeHTTP(w, r)
@@ -77,6 +85,24 @@ func (up *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// watched tells of the first byte of an answer: the call has acted by then.
+type watched struct {
+	http.ResponseWriter
+	acted *bell
+	once  sync.Once
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.once.Do(w.acted.pass)
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *watched) Flush() {
+	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
 }
 
 // answer lets something else answer the requests that contain a text; nil: the tool again.

@@ -29,8 +29,9 @@ type journal struct {
 	mu      sync.Mutex
 	file    *os.File
 	effects []Effect
-	byKey   map[keyed]int // index of the first effect of a key
-	broken  error         // once a write has failed, nobody knows what the last line is
+	byKey   map[keyed]int  // index of the first effect of a key
+	keys    map[string]int // likewise, whatever the tool
+	broken  error          // once a write has failed, nobody knows what the last line is
 }
 
 type keyed struct{ tool, key string }
@@ -40,7 +41,7 @@ func openJournal(o Options) (*journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &journal{now: o.Now, dedupe: o.Dedupe, file: file, byKey: map[keyed]int{}}
+	j := &journal{now: o.Now, dedupe: o.Dedupe, file: file, byKey: map[keyed]int{}, keys: map[string]int{}}
 	if err := j.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read journal %s: %w", o.Journal, err), file.Close())
 	}
@@ -94,10 +95,24 @@ func (j *journal) record(tool, key string, arguments json.RawMessage) (e Effect,
 }
 
 func (j *journal) add(e Effect) {
+	if _, found := j.keys[e.Key]; !found {
+		j.keys[e.Key] = len(j.effects)
+	}
 	if _, found := j.byKey[keyed{e.Tool, e.Key}]; !found {
 		j.byKey[keyed{e.Tool, e.Key}] = len(j.effects)
 	}
 	j.effects = append(j.effects, e)
+}
+
+// find returns the first effect of a key.
+func (j *journal) find(key string) (Effect, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i, found := j.keys[key]
+	if !found {
+		return Effect{}, false
+	}
+	return j.effects[i], true
 }
 
 func (j *journal) write(e Effect) error {

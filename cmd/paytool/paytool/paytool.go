@@ -55,6 +55,9 @@ func New(options Options) (*Handler, error) {
 	})
 	for _, t := range tools() {
 		definition := &mcp.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)}
+		if t.readOnly {
+			definition.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: true}
+		}
 		server.AddTool(definition, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return t.run(ctx, action{h: h, tool: t.name, key: r.Extra.Header.Get(KeyHeader), arguments: r.Params.Arguments})
 		})

@@ -79,6 +79,9 @@ func TestTools(t *testing.T) {
 		{"flaky", `{"mode":"500"}`, "delivery_uncertain upstream_error", 1},
 		{"flaky", `{"mode":"drop"}`, "delivery_uncertain no_response", 1},
 		{"flaky", `{"mode":"?"}`, "failed upstream_rejected", 0},
+		{"payout_status", `{"operation_key":"key"}`, "succeeded", 0},
+		{"payout_status", `{"operation_key":""}`, "failed upstream_rejected", 0},
+		{"payout_status", `{}`, "failed upstream_rejected", 0},
 		{"steal", `{}`, "failed upstream_rejected", 0},
 	} {
 		if got, effects := do(c, h, "key", tt.tool, tt.arguments); got != tt.want || effects != tt.effects {
@@ -97,8 +100,11 @@ func TestListing(t *testing.T) {
 	var names []string
 	for _, tool := range tools {
 		names = append(names, tool.Name)
+		if readOnly := strings.Contains(string(tool.Definition), `"readOnlyHint":true`); readOnly != (tool.Name == "payout_status") {
+			t.Errorf("%s", tool.Definition)
+		}
 	}
-	if diff := cmp.Diff([]string{"flaky", "payout", "refund", "send_email", "slow"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"flaky", "payout", "payout_status", "refund", "send_email", "slow"}, names); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -204,6 +210,31 @@ func TestOutcomeIsCountedNotTold(t *testing.T) {
 	want := `{"content":[{"type":"text","text":"paid 7 to a b (effect 1)"}],"structuredContent":{"effect":1,"repeated":false}}`
 	if a.Outcome != receipts.Succeeded || string(a.Result) != want || *a.Actual != int64(len(h.Effects())) {
 		t.Errorf("%s/%s %s", a.Outcome, a.Reason, a.Result)
+	}
+}
+
+// What became of a call is known by its key, also in a journal that is continued, and asking does nothing.
+func TestStatusOfACall(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal.jsonl")
+	h, url := serve(t, paytool.Options{Journal: path})
+	for _, key := range []string{"k1", "k2", "k1", ""} {
+		do(gateway(t, url), h, key, "payout", pay)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, url = serve(t, paytool.Options{Journal: path})
+	for key, want := range map[string]string{
+		"k1": `{"effect":1,"status":"delivered"}`, "k2": `{"effect":2,"status":"delivered"}`, "k3": `{"status":"not_delivered"}`,
+	} {
+		a := gateway(t, url).Call(context.Background(), upstream.Call{Tool: "payout_status", Arguments: []byte(`{"operation_key":"` + key + `"}`), Handle: "op_1"})
+		if a.Outcome != receipts.Succeeded || !strings.Contains(string(a.Result), `"structuredContent":`+want) {
+			t.Errorf("%s: %s/%s %s", key, a.Outcome, a.Reason, a.Result)
+		}
+	}
+	if n := len(h.Effects()); n != 4 {
+		t.Errorf("%d effects", n)
 	}
 }
 

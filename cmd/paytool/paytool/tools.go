@@ -17,6 +17,7 @@ const maxWait = 10 * time.Minute
 
 type tool struct {
 	name, description, schema string
+	readOnly                  bool // it is no effect, and says so
 	run                       func(context.Context, action) (*mcp.CallToolResult, error)
 }
 
@@ -26,32 +27,39 @@ func tools() []tool {
 			"payout", "Pays an amount, in cents, to a recipient.",
 			`{"type":"object","additionalProperties":false,"required":["to","amount"],"properties":{` +
 				`"to":{"type":"string"},"amount":{"type":"integer","minimum":1},"invoice_id":{"type":"string"}}}`,
-			payout,
+			false, payout,
 		},
 		{
 			"refund", "Pays an amount, in cents, back to whoever paid an invoice.",
 			`{"type":"object","additionalProperties":false,"required":["invoice_id","amount"],"properties":{` +
 				`"invoice_id":{"type":"string"},"amount":{"type":"integer","minimum":1}}}`,
-			refund,
+			false, refund,
 		},
 		{
 			"send_email", "Sends a message.",
 			`{"type":"object","additionalProperties":false,"required":["to","subject","body"],"properties":{` +
 				`"to":{"type":"string"},"bcc":{"type":"string"},"subject":{"type":"string"},"body":{"type":"string"}}}`,
-			sendEmail,
+			false, sendEmail,
 		},
 		{
 			"slow", "Acts at once and answers after some seconds.",
 			`{"type":"object","additionalProperties":false,"required":["seconds"],"properties":{` +
 				`"seconds":{"type":"number","minimum":0,"maximum":600}}}`,
-			slow,
+			false, slow,
 		},
 		{
 			"flaky", "Fails in a chosen way: ok acts and answers; drop acts and breaks the connection off; " +
 				"500 acts and answers HTTP 500; error does not act and says so.",
 			`{"type":"object","additionalProperties":false,"required":["mode"],"properties":{` +
 				`"mode":{"type":"string","enum":["ok","drop","500","error"]}}}`,
-			flaky,
+			false, flaky,
+		},
+		{
+			"payout_status", "Says what became of a call, by its operation key: delivered, or not_delivered where the journal has no " +
+				"effect of that key. It knows nothing of a call that is still on its way here: ask when none can be.",
+			`{"type":"object","additionalProperties":false,"required":["operation_key"],"properties":{` +
+				`"operation_key":{"type":"string","minLength":1}}}`,
+			true, payoutStatus,
 		},
 	}
 }
@@ -141,6 +149,26 @@ func flaky(ctx context.Context, a action) (*mcp.CallToolResult, error) {
 		return result, err
 	}
 	return nil, refusal("mode is ok, drop, 500 or error")
+}
+
+func payoutStatus(_ context.Context, a action) (*mcp.CallToolResult, error) {
+	var in struct {
+		OperationKey string `json:"operation_key"`
+	}
+	if err := a.read(&in); err != nil {
+		return nil, err
+	}
+	if in.OperationKey == "" {
+		return nil, refusal("which call? it needs an operation key")
+	}
+	status := map[string]any{"status": "not_delivered"}
+	if effect, found := a.h.journal.find(in.OperationKey); found {
+		status = map[string]any{"status": "delivered", "effect": effect.Seq}
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(status["status"])}},
+		StructuredContent: status,
+	}, nil
 }
 
 // read decodes the arguments strictly. What it refuses has had no effect, and the code says so.
