@@ -49,7 +49,11 @@ func (l *Ledger) Claim(ctx context.Context, c *Claim) (Claimed, error) {
 		return Claimed{}, err
 	}
 	job.term, _ = l.tenure.now(l.now(), l.lease)
-	if err := l.shard(c.Wallet).claims.submit(ctx, job, len(c.Arguments)); err != nil {
+	lanes := l.shard(c.Wallet)
+	if lanes.settles.full() {
+		return Claimed{}, ErrQueueFull // what is claimed must have room for its outcome, which is never dropped
+	}
+	if err := lanes.claims.submit(ctx, job, len(c.Arguments)); err != nil {
 		return Claimed{}, err
 	}
 	switch job.verdict {

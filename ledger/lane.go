@@ -56,6 +56,9 @@ func (l *lane[T]) submit(ctx context.Context, job T, bytes int) error {
 	return l.await(ctx, t)
 }
 
+// full reports whether the queue has no room at this moment.
+func (l *lane[T]) full() bool { return len(l.queue) == cap(l.queue) }
+
 // queueLate waits for room. As many wait as there are operations in flight.
 func (l *lane[T]) queueLate(t *ticket[T]) {
 	select {
