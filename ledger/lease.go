@@ -51,7 +51,7 @@ func (l *Ledger) heartbeat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.lease/6)
 	defer cancel()
 	sent := l.now()
-	if _, err := l.pool.Exec(ctx, sql.Query("heartbeat"), pgUUID(l.instance)); err != nil {
+	if err := l.confirm(ctx, l.pool); err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
 	}
 	l.tenure.renew(sent, l.lease)

@@ -22,6 +22,7 @@ import (
 	"counterfoil/sql"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -189,18 +190,32 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if err := sql.CheckSchema(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	var commit string
-	if err := conn.QueryRow(ctx, "show synchronous_commit").Scan(&commit); err != nil {
-		return fmt.Errorf("read synchronous_commit: %w", err)
-	}
-	if commit == "off" {
-		return errors.New("the database runs with synchronous_commit=off: a commit would be acknowledged before it is durable; set it to on")
+	if err := l.checkDurability(ctx, conn.Conn()); err != nil {
+		return err
 	}
 	registered := l.now()
 	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint, l.lease.Milliseconds()); err != nil {
 		return fmt.Errorf("register instance: %w", err)
 	}
 	l.tenure.renew(registered, l.lease)
+	return nil
+}
+
+// checkDurability refuses a database that acknowledges commits which it may lose.
+func (l *Ledger) checkDurability(ctx context.Context, conn *pgx.Conn) error {
+	var commit, names string
+	var standbys int
+	if err := conn.QueryRow(ctx, sql.Query("durability")).Scan(&commit, &names, &standbys); err != nil {
+		return fmt.Errorf("read how durable commits are: %w", err)
+	}
+	switch {
+	case commit == "off":
+		return errors.New("the database runs with synchronous_commit=off: a commit would be acknowledged before it is durable; set it to on")
+	case commit == "local" && names != "":
+		return errors.New("the database runs with synchronous_commit=local: a commit would be acknowledged before a standby has it; set it to on")
+	case standbys > 0 && names == "":
+		l.log.WarnContext(ctx, "the database has standbys, but no commit waits for one: a key that a fail-over loses may run again; set synchronous_standby_names", "standbys", standbys)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,9 +69,16 @@ func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
 	op.Outcome, op.Reason = receipts.Outcome(row.outcome.String), receipts.Reason(row.reason.String)
 	op.Charged, op.EndedMS, op.Result = row.charged.Int64, row.endedMS.Int64, row.result
 	op.ReceiptID = prefixReceipt + uuid.UUID(row.receiptID.Bytes).String()
+	var made signatures
 	var err error
-	op.Receipt, err = l.token(row.receiptID.Bytes, job.wallet, row.signingInput.String, row.signature)
+	op.Receipt, err = l.token(row.receiptID.Bytes, job.wallet, row.signingInput.String, row.signature, &made)
+	l.keeper.add(made)
 	return op, err
+}
+
+// unsigned reports a receipt that may not have been acknowledged yet.
+func (j *lookupJob) unsigned() bool {
+	return j.found != nil && j.found.receiptID.Valid && j.found.signature == nil
 }
 
 func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
@@ -83,6 +91,9 @@ func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
 		if err = l.readOperations(tickets, wallets, keys); err == nil {
 			break
 		}
+	}
+	if err == nil && slices.ContainsFunc(tickets, func(t *ticket[*lookupJob]) bool { return t.job.unsigned() }) {
+		err = l.confirm(context.Background(), l.hot) // once for the whole batch; see vouch
 	}
 	if err != nil {
 		l.log.Warn("look-ups failed", "lookups", len(tickets), "error", err)

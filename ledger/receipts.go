@@ -57,16 +57,22 @@ func (l *Ledger) Evidence(ctx context.Context, id string, wallets []string) (*Ev
 	if !ok {
 		return nil, ErrNotFound
 	}
-	return l.evidenceBy(ctx, l.pool, uid, wallets)
+	e, made, err := l.evidenceBy(ctx, l.pool, uid, wallets)
+	if err != nil {
+		return nil, err
+	}
+	return e, l.vouch(ctx, made)
 }
 
-func (l *Ledger) evidenceBy(ctx context.Context, from reader, id uuid.UUID, wallets []string) (*Evidence, error) {
+// evidenceBy leaves it to the caller to vouch for what was made.
+func (l *Ledger) evidenceBy(ctx context.Context, from reader, id uuid.UUID, wallets []string) (*Evidence, signatures, error) {
+	var made signatures
 	rows, err := from.Query(ctx, sql.Query("receipt"), pgUUID(id), wallets)
 	if err != nil {
-		return nil, coldError("read receipt", err)
+		return nil, nil, coldError("read receipt", err)
 	}
-	e, err := pgx.CollectExactlyOneRow(rows, l.scanEvidence)
-	return e, coldError("read receipt", err)
+	e, err := pgx.CollectExactlyOneRow(rows, l.scanEvidence(&made))
+	return e, made, coldError("read receipt", err)
 }
 
 // Receipts lists receipts after an id: those of one wallet in the order of its chain, else oldest first.
@@ -85,14 +91,18 @@ func (l *Ledger) Receipts(ctx context.Context, f ReceiptFilter, after string, li
 	if err != nil {
 		return nil, coldError("list receipts", err)
 	}
+	var made signatures
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Receipt, error) {
 		var r receiptRow
 		if err := row.Scan(&r.id, &r.wallet, &r.seq, &r.signingInput, &r.signature); err != nil {
 			return nil, err
 		}
-		return l.receipt(&r)
+		return l.receipt(&r, &made)
 	})
-	return list, coldError("list receipts", err)
+	if err != nil {
+		return nil, coldError("list receipts", err)
+	}
+	return list, l.vouch(ctx, made)
 }
 
 // exportPage is how many receipts one statement of an export reads, contents included: what an export holds
@@ -109,9 +119,13 @@ func (l *Ledger) Export(ctx context.Context, f ReceiptFilter, yield func(*Eviden
 		if err != nil {
 			return coldError("export receipts", err)
 		}
-		page, err := pgx.CollectRows(rows, l.scanEvidence)
+		var made signatures
+		page, err := pgx.CollectRows(rows, l.scanEvidence(&made))
 		if err != nil {
 			return coldError("export receipts", err)
+		}
+		if err := l.vouch(ctx, made); err != nil {
+			return err
 		}
 		for _, e := range page {
 			if err := yield(e); err != nil {
@@ -133,32 +147,34 @@ type receiptRow struct {
 	signature    []byte
 }
 
-func (l *Ledger) scanEvidence(row pgx.CollectableRow) (*Evidence, error) {
-	var r receiptRow
-	e := &Evidence{}
-	var other pgtype.UUID
-	var otherInput pgtype.Text
-	var otherSignature []byte
-	err := row.Scan(&r.id, &r.wallet, &r.seq, &r.signingInput, &r.signature, &e.Permit, &e.Arguments, &e.Result,
-		&other, &otherInput, &otherSignature)
-	if err != nil {
-		return nil, err
+func (l *Ledger) scanEvidence(made *signatures) pgx.RowToFunc[*Evidence] {
+	return func(row pgx.CollectableRow) (*Evidence, error) {
+		var r receiptRow
+		e := &Evidence{}
+		var other pgtype.UUID
+		var otherInput pgtype.Text
+		var otherSignature []byte
+		err := row.Scan(&r.id, &r.wallet, &r.seq, &r.signingInput, &r.signature, &e.Permit, &e.Arguments, &e.Result,
+			&other, &otherInput, &otherSignature)
+		if err != nil {
+			return nil, err
+		}
+		receipt, err := l.receipt(&r, made)
+		if err != nil {
+			return nil, err
+		}
+		e.Receipt = *receipt
+		if other.Valid {
+			e.Related, err = l.token(other.Bytes, r.wallet, otherInput.String, otherSignature, made)
+		}
+		return e, err
 	}
-	receipt, err := l.receipt(&r)
-	if err != nil {
-		return nil, err
-	}
-	e.Receipt = *receipt
-	if other.Valid {
-		e.Related, err = l.token(other.Bytes, r.wallet, otherInput.String, otherSignature)
-	}
-	return e, err
 }
 
 // errIndex means that a column beside a signed text says something else than the text.
 var errIndex = errors.New("the signed text and its index disagree")
 
-func (l *Ledger) receipt(r *receiptRow) (*Receipt, error) {
+func (l *Ledger) receipt(r *receiptRow, made *signatures) (*Receipt, error) {
 	claims, err := claimsOf(r.signingInput)
 	if err != nil {
 		return nil, err
@@ -167,7 +183,7 @@ func (l *Ledger) receipt(r *receiptRow) (*Receipt, error) {
 	if claims.ID != id || claims.Wallet != r.wallet || claims.Seq != r.seq {
 		return nil, fmt.Errorf("receipt %s: %w", id, errIndex)
 	}
-	token, err := l.token(r.id, r.wallet, r.signingInput, r.signature)
+	token, err := l.token(r.id, r.wallet, r.signingInput, r.signature, made)
 	if err != nil {
 		return nil, err
 	}

@@ -125,10 +125,11 @@ func (a *Admin) decidedBefore(ctx context.Context, d *dispute, r Reconciliation,
 	if d.resolution.String != r.Resolution || d.evidence.String != r.Evidence || d.reference.String != r.ProviderReference || op.Charged != total {
 		return nil, fmt.Errorf("%w: %s", ErrDecided, d.resolution.String)
 	}
-	evidence, err := a.ledger.evidenceBy(ctx, a.tx, uuid.UUID(d.receiptID.Bytes), nil)
+	evidence, made, err := a.ledger.evidenceBy(ctx, a.tx, uuid.UUID(d.receiptID.Bytes), nil)
 	if err != nil {
 		return nil, err
 	}
+	a.onCommit = append(a.onCommit, func() { a.ledger.keeper.add(made) }) // the locks make this commit one that is waited for
 	return &Decision{Operation: op, Receipt: evidence.Token, Replayed: true}, nil
 }
 

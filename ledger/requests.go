@@ -102,6 +102,10 @@ func (l *Ledger) storedAnswer(ctx context.Context, act Act) (Answer, bool, error
 	if subtle.ConstantTimeCompare(sum, act.SHA256[:]) != 1 {
 		return Answer{}, false, ErrRequestReused
 	}
+	// A repeat is acknowledged too, and the first commit may be the one that nobody knows of.
+	if err := l.confirm(ctx, l.pool); err != nil {
+		return Answer{}, false, fmt.Errorf("make sure of the first answer: %w: %w", ErrUnknown, err)
+	}
 	return Answer{Status: status, Body: body, Replayed: true}, true, nil
 }
 
@@ -183,7 +187,7 @@ func coldError(what string, err error) error {
 // commitError tells a COMMIT that the server refused from one whose answer is lost.
 func commitError(err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if errors.As(err, &pgErr) && !connectionEnded(pgErr) {
 		return coldError("commit", err)
 	}
 	return fmt.Errorf("commit: %w: %w", ErrUnknown, err)

@@ -24,13 +24,16 @@ var errNoSigner = errors.New("the key of an unsigned receipt is not in the key d
 // is deterministic, so a crash before the signature is stored loses nothing.
 func (l *Ledger) signed(r *record) (*Operation, error) {
 	op := r.operation()
+	var made signatures
 	var err error
-	op.Receipt, err = l.token(r.id, r.wallet, r.signingInput, nil)
+	op.Receipt, err = l.token(r.id, r.wallet, r.signingInput, nil, &made)
+	l.keeper.add(made)
 	return op, err
 }
 
-// token completes a receipt: with its stored signature, or with one made now and kept for storing.
-func (l *Ledger) token(id uuid.UUID, wallet, signingInput string, signature []byte) (string, error) {
+// token completes a receipt: with its stored signature, or with one made now. What was made may be kept, and
+// the token shown, once the receipt is known to be acknowledged or durable.
+func (l *Ledger) token(id uuid.UUID, wallet, signingInput string, signature []byte, made *signatures) (string, error) {
 	if signature != nil {
 		return signingInput + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 	}
@@ -38,8 +41,22 @@ func (l *Ledger) token(id uuid.UUID, wallet, signingInput string, signature []by
 	if err != nil {
 		return "", err
 	}
-	l.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
+	*made = append(*made, keptSignature{receipt: id, wallet: wallet, signature: raw})
 	return text, nil
+}
+
+// vouch makes sure of receipts that were read without a signature, and keeps those made. A stored signature
+// says that the receipt was acknowledged. One without may be visible on a primary whose standby has never seen it, because
+// somebody ended the wait for that: shown now, it would be lost with the primary.
+func (l *Ledger) vouch(ctx context.Context, made signatures) error {
+	if len(made) == 0 {
+		return nil
+	}
+	if err := l.confirm(ctx, l.pool); err != nil {
+		return fmt.Errorf("make sure of an unsigned receipt: %w: %w", ErrUnavailable, err)
+	}
+	l.keeper.add(made)
+	return nil
 }
 
 // sign makes a receipt's signature, and the whole token.
@@ -62,7 +79,7 @@ func (l *Ledger) sign(id uuid.UUID, signingInput string) (raw []byte, token stri
 func (a *Admin) sign(id uuid.UUID, wallet, signingInput string) (string, error) {
 	raw, token, err := a.ledger.sign(id, signingInput)
 	a.onCommit = append(a.onCommit, func() {
-		a.ledger.keeper.add(keptSignature{receipt: id, wallet: wallet, signature: raw})
+		a.ledger.keeper.add(signatures{{receipt: id, wallet: wallet, signature: raw}})
 	})
 	return token, err
 }
@@ -108,6 +125,8 @@ type keptSignature struct {
 	signature []byte
 }
 
+type signatures []keptSignature
+
 // keeperLimit bounds the signatures that wait. One that is not kept is made again when it is needed.
 const keeperLimit = 20000
 
@@ -117,18 +136,17 @@ const keeperTick = 50 * time.Millisecond
 // keeper collects signatures until the next batch stores them.
 type keeper struct {
 	mu      sync.Mutex
-	waiting []keptSignature
+	waiting signatures
 }
 
-func (k *keeper) add(s keptSignature) {
+func (k *keeper) add(made signatures) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.waiting) < keeperLimit {
-		k.waiting = append(k.waiting, s)
-	}
+	room := keeperLimit - len(k.waiting)
+	k.waiting = append(k.waiting, made[:min(len(made), room)]...)
 }
 
-func (k *keeper) take() []keptSignature {
+func (k *keeper) take() signatures {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	taken := k.waiting
@@ -144,7 +162,7 @@ func (l *Ledger) keepSignatures() {
 	l.storeSignatures(l.keeper.take())
 }
 
-func (l *Ledger) storeSignatures(list []keptSignature) {
+func (l *Ledger) storeSignatures(list signatures) {
 	for len(list) > 0 {
 		n := min(len(list), 1024)
 		if err := l.insertSignatures(list[:n]); err != nil {
@@ -155,7 +173,7 @@ func (l *Ledger) storeSignatures(list []keptSignature) {
 	}
 }
 
-func (l *Ledger) insertSignatures(list []keptSignature) error {
+func (l *Ledger) insertSignatures(list signatures) error {
 	ids, wallets, signatures := make([]pgtype.UUID, len(list)), make([]string, len(list)), make([][]byte, len(list))
 	for i, s := range list {
 		ids[i], wallets[i], signatures[i] = pgUUID(s.receipt), s.wallet, s.signature
@@ -191,14 +209,18 @@ func (l *Ledger) signLeftovers(ctx context.Context, since time.Time) error {
 		if err := rows.Err(); err != nil {
 			return fmt.Errorf("read unsigned receipts: %w", err)
 		}
+		if len(list) == 0 {
+			return nil
+		}
+		var made signatures
 		for _, u := range list {
-			if _, err := l.token(u.id.Bytes, u.wallet, u.input, nil); err != nil {
+			if _, err := l.token(u.id.Bytes, u.wallet, u.input, nil, &made); err != nil {
 				return err
 			}
 			after = u.id.Bytes
 		}
-		if len(list) == 0 {
-			return nil
+		if err := l.vouch(ctx, made); err != nil {
+			return err
 		}
 	}
 }

@@ -71,6 +71,23 @@ func (l *Ledger) transact(lock func(*batch), decide func(context.Context, *pgxpo
 // read must be.
 func (l *Ledger) barrier(b *batch) { b.exec("heartbeat", pgUUID(l.instance)) }
 
+// confirm returns when all that was visible before is as durable as what is acknowledged. A log is replicated in
+// order, so that it commits a write of its own, and wants no warning.
+func (l *Ledger) confirm(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, l.attempt)
+	defer cancel()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	forgetWarning(conn.Conn())
+	if _, err := conn.Exec(ctx, sql.Query("heartbeat"), pgUUID(l.instance)); err != nil {
+		return err
+	}
+	return warningOf(conn.Conn())
+}
+
 // warned is where a connection keeps the last warning that its server sent.
 const warned = "counterfoil.warned"
 
@@ -141,7 +158,7 @@ func translate(err error, committing bool) error {
 		return err
 	}
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || pgErr.Severity == "FATAL" || pgErr.Severity == "PANIC" {
+	if !errors.As(err, &pgErr) || connectionEnded(pgErr) {
 		if committing {
 			return &storeError{kind: storeUnknown, err: err}
 		}
@@ -154,6 +171,12 @@ func translate(err error, committing bool) error {
 		return &storeError{kind: storeData, err: err}
 	}
 	return &storeError{kind: storeUnavailable, err: err}
+}
+
+// connectionEnded reports an error with which the server ends a connection. After a COMMIT was sent it says
+// nothing about that. The plain severity is translated.
+func connectionEnded(err *pgconn.PgError) bool {
+	return err.SeverityUnlocalized == "FATAL" || err.SeverityUnlocalized == "PANIC"
 }
 
 // kindOf reads what is known; an error that is no store error is a member's own.

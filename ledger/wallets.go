@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const prefixWallet = "wal_"
@@ -29,7 +30,7 @@ type Transfer struct {
 	Amount        int64
 	CreatedAt     time.Time
 	Reference     string // of a deposit
-	Operation     string // of a charge
+	Operation     string // of a charge or a reversal
 }
 
 // Wallet returns one wallet.
@@ -84,13 +85,14 @@ func (l *Ledger) Transfers(ctx context.Context, wallet, after string, limit int)
 func scanTransfer(row pgx.CollectableRow) (Transfer, error) {
 	var t Transfer
 	var id uuid.UUID
+	var operation pgtype.UUID
 	var createdMS int64
-	if err := row.Scan(&id, &t.Kind, &t.Debit, &t.Credit, &t.Amount, &createdMS, &t.Reference); err != nil {
+	if err := row.Scan(&id, &t.Kind, &t.Debit, &t.Credit, &t.Amount, &createdMS, &t.Reference, &operation); err != nil {
 		return Transfer{}, err
 	}
 	t.ID, t.CreatedAt = prefixTransfer+id.String(), time.UnixMilli(createdMS).UTC()
-	if t.Kind == "charge" {
-		t.Operation = prefixOperation + id.String()
+	if operation.Valid {
+		t.Operation = prefixOperation + uuid.UUID(operation.Bytes).String()
 	}
 	return t, nil
 }

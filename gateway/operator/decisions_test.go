@@ -163,10 +163,10 @@ func (b *bundle) afterDecision(t *testing.T, charged, calls, value int64) {
 	if diff := cmp.Diff(kinds, transfers.items(t, "kind")); diff != "" {
 		t.Errorf("transfers: %s", diff)
 	}
-	if last := item(transfers, -1); charged < 5 && (last["credits"] != float64(5-charged) || last["debit"] != "revenue" || last["credit"] != "wal_dec") {
+	acts := b.must(t, 200, "GET", "/v1/audit", "")
+	if last := item(transfers, -1); charged < 5 && (last["operation_id"] != item(acts, -1)["subject"] || last["credits"] != float64(5-charged) || last["debit"] != "revenue" || last["credit"] != "wal_dec") {
 		t.Errorf("reversal %v", last)
 	}
-	acts := b.must(t, 200, "GET", "/v1/audit", "")
 	names := acts.items(t, "action")
 	if diff := cmp.Diff([]string{"call.delivery_uncertain", "call.reconciled", "operation.reconciled"}, names[len(names)-3:]); diff != "" {
 		t.Errorf("audit: %s", diff)

@@ -5,6 +5,7 @@
 package operator
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/go-playground/validator/v10"
@@ -31,7 +32,28 @@ type route struct {
 func Register(g *gateway.Gateway) {
 	a := &api{g: g, ledger: g.Ledger(), check: newValidator()}
 	for _, r := range a.routes() {
-		g.Echo().Add(r.method, r.path, r.handler, r.may, a.plausible)
+		before := []echo.MiddlewareFunc{r.may, a.plausible}
+		if r.path != exportPath {
+			before = append(before, a.limitWait)
+		}
+		g.Echo().Add(r.method, r.path, r.handler, before...)
+	}
+}
+
+// exportPath is the one route whose answer has no bound of its own.
+const exportPath = "/v1/receipts/export"
+
+// waits is how many times the wait for one commit a whole request may take: it asks the store for several things.
+const waits = 3
+
+// limitWait gives up on a store that does not answer. What it was asked for has not happened, or is not known.
+func (a *api) limitWait(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		ctx, cancel := context.WithTimeout(r.Context(), waits*a.g.Config().SettleDeadline)
+		defer cancel()
+		c.SetRequest(r.WithContext(ctx))
+		return next(c)
 	}
 }
 
@@ -88,7 +110,7 @@ func (a *api) routes() []route {
 		{http.MethodPost, "/v1/approvals/:id/resolve", a.resolveApproval, a.g.RequireApprover()},
 
 		{http.MethodGet, "/v1/receipts", a.listReceipts, reader},
-		{http.MethodGet, "/v1/receipts/export", a.exportReceipts, reader},
+		{http.MethodGet, exportPath, a.exportReceipts, reader},
 		{http.MethodGet, "/v1/receipts/:id", a.getReceipt, reader},
 		{http.MethodGet, "/v1/receipts/:id/bundle", a.getReceiptBundle, reader},
 		{http.MethodGet, "/v1/audit", a.listAudit, operator},

@@ -51,7 +51,7 @@ func newFleet(t *testing.T, databaseURL string, gateways int) (*system, []*membe
 // stopwatch measures how long after a death the calls of the dead were settled.
 type stopwatch struct {
 	mu      sync.Mutex
-	since   time.Time     // guarded by mu
+	since   time.Time     // guarded by mu; zero: it stands
 	n       int           // guarded by mu
 	slowest time.Duration // guarded by mu
 }
@@ -62,11 +62,21 @@ func (w *stopwatch) start() {
 	w.since = time.Now()
 }
 
+// stop takes a time. It goes on, for others.
 func (w *stopwatch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		return
+	}
 	w.n++
 	w.slowest = max(w.slowest, time.Since(w.since))
+}
+
+func (w *stopwatch) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Time{}
 }
 
 func (w *stopwatch) check(t *testing.T) {
@@ -103,6 +113,7 @@ func TestOneOfThreeKilled(t *testing.T) {
 		}
 		close(over)
 		crowd.Wait()
+		takeover.reset()
 		if !back {
 			victim.start(t, s)
 		}

@@ -356,6 +356,74 @@ func TestConnectionsToTheStoreTaken(t *testing.T) {
 	s.restored(t, s.url, before)
 }
 
+// TestAStalledStore: a store that answers nothing is waited for as long as the configuration says, by whoever asks;
+// then nothing has happened, or it is not known, and everything goes on when it answers again.
+func TestAStalledStore(t *testing.T) {
+	t.Parallel()
+	database := testdb.New(t)
+	s := newSystemOn(t, fmt.Sprintf("database: {url: %q}", database), "limits: {timeouts: {store: 2s}}")
+	x := s.newTenant(t, 1000, anything())
+	x.succeed(t, x.payout("invoice-0"))
+	before := s.rest(t, s.url)
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "lock table wallets in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 20
+	told := make(chan answer, calls)
+	for i := range calls {
+		go func() {
+			a, err := x.try(s.url, x.payout(fmt.Sprintf("invoice-%d", i+1)))
+			if err != nil {
+				t.Error(err)
+			}
+			told <- a
+		}()
+	}
+	if status, data := s.ask(t, s.url, operatorToken, http.MethodGet, "/v1/wallets/"+x.wallet, nil); status != http.StatusServiceUnavailable {
+		t.Errorf("the operator was told %d %s", status, data)
+	}
+	for range calls {
+		if a := receive(t, told, "an answer"); !a.withoutStore() && a.reason() != "outcome_unknown" {
+			t.Errorf("a call was told %s", a)
+		}
+	}
+	if n := len(s.tool.effects(t, x.marker())); n != 1 {
+		t.Errorf("%d effects beside the one before", n-1)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of what nobody waits for", func() bool { return x.open(t) == 0 })
+	notSent := 0
+	for i := range calls {
+		var a answer
+		eventually(t, "an outcome", func() bool {
+			a, err = x.try(s.url, x.payout(fmt.Sprintf("invoice-%d", i+1)))
+			return err == nil && a.refusal == nil
+		})
+		switch {
+		case a.meta.Reason == "not_dispatched" && a.replayed():
+			notSent++
+		case a.meta.Outcome != "succeeded" || a.replayed():
+			t.Errorf("a call under its key: %s", a)
+		}
+	}
+	if st := x.state(t); st.Operations != 1+calls || st.Effects != 1+calls-notSent || st.Held != 0 {
+		t.Errorf("%d were not sent: %+v", notSent, st)
+	}
+	s.restored(t, s.url, before)
+}
+
 // takeAll takes every connection that a server gives, from whoever has it, until it is called.
 func takeAll(t *testing.T, database string) (free func()) {
 	t.Helper()

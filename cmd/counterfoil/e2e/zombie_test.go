@@ -70,7 +70,7 @@ func TestPausedAtRandom(t *testing.T) {
 	b.audit(t, zombie.url)
 	b.report(t, "%d rounds, of the second callers %s; nobody waited for more than %s; late results %v", r.done, c, pause.slowest.Round(time.Millisecond), late)
 	pause.check(t)
-	if r.long && (late["succeeded"] == 0 || late["sent after the takeover"] == 0) {
+	if r.long && (late["succeeded"] == 0 || late[notDispatchedEnding] == 0) {
 		t.Errorf("the pauses did not hit every state of a call: %v", late)
 	}
 }
@@ -120,7 +120,7 @@ func (b *book) lateResults(t *testing.T, pages []*page, before journal, kinds ma
 		}
 		n := after.byArgs[p.call.args]
 		if before.byArgs[p.call.args] == 0 && n == 1 {
-			kinds["sent after the takeover"]++
+			kinds["sent after the takeover"]++ // frozen between its last look at the lease and the first byte
 		}
 		if (outcome == "succeeded") != (n == 1) {
 			t.Errorf("%d effects of %s, and late it is %s", n, p.call.key, outcome)
@@ -128,7 +128,7 @@ func (b *book) lateResults(t *testing.T, pages []*page, before journal, kinds ma
 	}
 }
 
-// lateResult is the outcome that came too late.
+// lateResult is how the call ended, too late.
 func (b *book) lateResult(t *testing.T, key, operation string) string {
 	t.Helper()
 	var late map[string]any
@@ -140,5 +140,8 @@ func (b *book) lateResult(t *testing.T, key, operation string) string {
 		late, _ = op["late_result"].(map[string]any)
 		return late != nil
 	})
-	return fmt.Sprint(late["outcome"])
+	if late["reason"] == nil {
+		return fmt.Sprint(late["outcome"])
+	}
+	return fmt.Sprint(late["outcome"], " ", late["reason"])
 }
