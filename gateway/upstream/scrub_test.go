@@ -114,6 +114,23 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	}
 }
 
+// A secret that goes up in the arguments goes nowhere else, and is scrubbed like the operation key.
+func TestSecretInTheArguments(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, true, func(c net.Conn, id string, _ int) bool {
+		return result(c, id, `{"content":[],"structuredContent":{"of":"private-key-1","text":"{\"k\":\"priv\\u0061te-key-1\"}"}}`)
+	})
+	c := f.client(upstream.Config{ForwardKeyHeader: "Idempotency-Key"})
+	a := c.Call(context.Background(), upstream.Call{Tool: "status", Arguments: []byte(`{"key":"private-key-1"}`), Secret: "private-key-1", Handle: handle})
+	if a.Outcome != receipts.Succeeded || !a.Scrubbed || strings.Contains(string(a.Result), "priv") || strings.Count(string(a.Result), handle) != 2 {
+		t.Errorf("%s %v %s", a.Outcome, a.Scrubbed, a.Result)
+	}
+	call := f.last()
+	if call.header.Get("Idempotency-Key") != "" || !strings.Contains(call.body, `"arguments":{"key":"private-key-1"}`) {
+		t.Errorf("%v %s", call.header, call.body)
+	}
+}
+
 // Where a secret cannot be taken out of the text, nothing of the text is shown.
 func TestSecretInTheStructure(t *testing.T) {
 	t.Parallel()
