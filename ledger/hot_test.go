@@ -293,39 +293,58 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == code
 }
 
-// A gateway is judged by its own lease: one with a short lease leaves a healthy one with a long lease alone.
+// A gateway is judged by its own lease, and by one that has been able to hear of it for as long.
 func TestATakeoverGoesByTheLeaseOfTheSilentOne(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *ledger.Options) { o.Lease = time.Hour })
-	b.wallet(t, "wal_ops", 1000)
-	b.agent(t, "agt_a", "wal_ops")
-	p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 500})
-	ctx := context.Background()
-	c, err := b.ledger.Claim(ctx, claim(t, p, "k", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(ctx, b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, "update instances set heartbeat_at = now() - interval '1 minute'"); err != nil {
-		t.Fatal(err)
-	}
-	// Opening recovers before it looks again; its first look is over when the uncertain are counted.
-	looked := make(chan struct{}, 1)
-	b.open(t, func(o *ledger.Options) {
-		o.Lease = time.Second
-		o.OnUncertain = func(ledger.AtRisk) {
-			select {
-			case looked <- struct{}{}:
-			default:
+	for name, tt := range map[string]struct {
+		silent  string
+		watched time.Duration
+		taken   bool
+	}{
+		"within its lease":           {"29 minutes", 45 * time.Minute, false},
+		"after its lease":            {"31 minutes", 45 * time.Minute, true},
+		"nobody could have heard it": {"31 minutes", 20 * time.Minute, false},
+		"it has ended":               {"100 years", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(o *ledger.Options) { o.Lease = 30 * time.Minute })
+			b.wallet(t, "wal_ops", 1000)
+			b.agent(t, "agt_a", "wal_ops")
+			p := b.grant(t, "prm_q4", "wal_ops", "agt_a", permits.Limits{Credits: 500})
+			ctx := context.Background()
+			c, err := b.ledger.Claim(ctx, claim(t, p, "k", 1))
+			if err != nil || c.Granted == nil {
+				t.Fatalf("claim: %+v, %v", c, err)
 			}
-		}
-	})
-	<-looked
-	if _, err := b.ledger.Settle(ctx, succeeded(c.Granted)); err != nil {
-		t.Errorf("settling after a look of the short lease: %v", err)
+			b.exec(t, "update instances set heartbeat_at = greatest('epoch', now() - interval '"+tt.silent+"')")
+			// A look is over when the uncertain are counted.
+			looked := make(chan struct{})
+			done := make(chan struct{})
+			defer close(done)
+			var passed atomic.Int64
+			b.open(t, func(o *ledger.Options) {
+				o.Lease = time.Hour
+				o.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+				o.OnUncertain = func(ledger.AtRisk) {
+					select {
+					case looked <- struct{}{}:
+					case <-done:
+					}
+				}
+			})
+			<-looked
+			if open := b.fsck(t).Open; tt.watched > 0 && open != 1 {
+				t.Error("taken over by one that has just come")
+			}
+			passed.Store(int64(tt.watched))
+			<-looked
+			<-looked
+			_, err = b.ledger.Settle(ctx, succeeded(c.Granted))
+			if errors.Is(err, ledger.ErrSuperseded) != tt.taken || (!tt.taken && err != nil) {
+				t.Errorf("settling afterwards: %v", err)
+			}
+			b.fsck(t)
+		})
 	}
 }

@@ -32,44 +32,61 @@ func (l *Ledger) pause(d time.Duration) bool {
 
 // recoverForever settles what silent instances left, at once and then as often as leases can run out.
 func (l *Ledger) recoverForever() {
-	for l.succeed() != nil {
+	unsigned, err := l.succeed()
+	for err != nil {
+		l.log.Warn("the predecessor will be succeeded", "error", err)
 		if !l.pause(time.Second) {
 			return
 		}
+		unsigned, err = l.succeed()
 	}
 	for {
 		if err := l.recover(); err != nil {
 			l.log.Warn("recovery will be tried again", "error", err)
 		}
 		l.countUncertain()
+		if unsigned != nil {
+			// An operation's id is older than its receipt by as long as its call ran.
+			if err := l.signLeftovers(unsigned.Add(-24 * time.Hour)); err != nil {
+				l.log.Warn("receipts that a crash left unsigned will be signed", "error", err)
+			} else {
+				unsigned = nil
+			}
+		}
 		if !l.pause(min(l.lease/3, 5*time.Second)) {
 			return
 		}
 	}
 }
 
-// succeed ends the lease of earlier processes at this endpoint and signs what they left unsigned. Whoever
-// holds the endpoint is the only one alive there.
-func (l *Ledger) succeed() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+// succeed ends the lease of earlier processes at this endpoint. Whoever holds the endpoint is the only one
+// alive there. It returns since when receipts may have been left unsigned; nil: none were.
+func (l *Ledger) succeed() (*time.Time, error) {
 	var since *time.Time
-	if err := l.pool.QueryRow(ctx, sql.Query("oldest_instance")).Scan(&since); err != nil {
-		return fmt.Errorf("find the oldest instance: %w", err)
+	err := l.within(func(ctx context.Context) error {
+		return l.pool.QueryRow(ctx, sql.Query("oldest_instance")).Scan(&since)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the oldest instance: %w", err)
 	}
-	if l.endpoint != "" {
-		if _, err := l.pool.Exec(ctx, sql.Query("expire_predecessors"), l.endpoint, pgUUID(l.instance)); err != nil {
-			return fmt.Errorf("succeed the predecessor: %w", err)
-		}
+	if l.endpoint == "" {
+		return since, nil
 	}
-	if since == nil {
-		return nil
+	err = l.within(func(ctx context.Context) error {
+		_, err := l.pool.Exec(ctx, sql.Query("expire_predecessors"), l.endpoint, pgUUID(l.instance))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("succeed the predecessor: %w", err)
 	}
-	// An operation's id is older than its receipt by as long as its call ran.
-	if err := l.signLeftovers(ctx, since.Add(-24*time.Hour)); err != nil {
-		l.log.Error("receipts stay unsigned", "error", err)
-	}
-	return nil
+	return since, nil
+}
+
+// within bounds one statement.
+func (l *Ledger) within(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
+	defer cancel()
+	return do(ctx)
 }
 
 // countUncertain reports what waits for a person.
@@ -131,7 +148,7 @@ const recoverBatch = 256
 func (l *Ledger) interrupted() ([]*Granted, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
 	defer cancel()
-	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), recoverBatch)
+	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), recoverBatch, pgUUID(l.instance), l.tenure.watched(l.now()).Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("find interrupted operations: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 type tenure struct {
 	mu      sync.Mutex
 	renewed time.Time // when the last heartbeat that was written was sent
+	steady  time.Time // since when each heartbeat got through
+	failing bool
 	term    int64
 }
 
@@ -21,10 +23,32 @@ type tenure struct {
 func (t *tenure) renew(sent time.Time, lease time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if sent.Sub(t.renewed) > lease {
+	late := sent.Sub(t.renewed) > lease
+	if late {
 		t.term++
 	}
+	if late || t.failing {
+		t.steady, t.failing = sent, false
+	}
 	t.renewed = sent
+}
+
+// miss records a heartbeat that is not known to be written.
+func (t *tenure) miss() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing = true
+}
+
+// watched is how long this process has been able to hear from others. Who was cut off from the store itself
+// cannot tell a dead gateway from an absent store.
+func (t *tenure) watched(at time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failing {
+		return 0
+	}
+	return at.Sub(t.steady)
 }
 
 // now is the current term, and whether the lease holds.
@@ -52,6 +76,7 @@ func (l *Ledger) heartbeat() error {
 	defer cancel()
 	sent := l.now()
 	if err := l.confirm(ctx, l.pool); err != nil {
+		l.tenure.miss()
 		return fmt.Errorf("renew the lease: %w", err)
 	}
 	l.tenure.renew(sent, l.lease)

@@ -14,6 +14,7 @@ import (
 	"counterfoil/sql"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -184,45 +185,54 @@ func (l *Ledger) insertSignatures(list signatures) error {
 	return err
 }
 
-// signLeftovers signs what a crash left unsigned since the oldest instance that did not stop cleanly began.
-func (l *Ledger) signLeftovers(ctx context.Context, since time.Time) error {
-	after := floorID(since)
-	for {
-		rows, err := l.pool.Query(ctx, sql.Query("unsigned_receipts"), pgUUID(after), 512)
-		if err != nil {
-			return fmt.Errorf("find unsigned receipts: %w", err)
-		}
-		type leftover struct {
-			id     pgtype.UUID
-			wallet string
-			input  string
-		}
+// signLeftovers signs what a crash left unsigned since the oldest instance that did not stop cleanly began. A
+// receipt whose key this gateway does not have stays for one that has it.
+func (l *Ledger) signLeftovers(since time.Time) error {
+	for after := floorID(since); ; {
 		var list []leftover
-		for rows.Next() {
-			var u leftover
-			if err := rows.Scan(&u.id, &u.wallet, &u.input); err != nil {
-				rows.Close()
-				return fmt.Errorf("read unsigned receipt: %w", err)
-			}
-			list = append(list, u)
-		}
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("read unsigned receipts: %w", err)
-		}
-		if len(list) == 0 {
-			return nil
+		err := l.within(func(ctx context.Context) (err error) {
+			list, err = l.leftovers(ctx, after)
+			return err
+		})
+		if err != nil || len(list) == 0 {
+			return err
 		}
 		var made signatures
 		for _, u := range list {
-			if _, err := l.token(u.id.Bytes, u.wallet, u.input, nil, &made); err != nil {
+			_, err := l.token(u.id.Bytes, u.wallet, u.input, nil, &made)
+			if errors.Is(err, errNoSigner) {
+				l.log.Error("a receipt stays unsigned", "receipt", prefixReceipt+uuid.UUID(u.id.Bytes).String(), "error", err)
+			} else if err != nil {
 				return err
 			}
 			after = u.id.Bytes
 		}
-		if err := l.vouch(ctx, made); err != nil {
+		if err := l.vouch(context.Background(), made); err != nil {
 			return err
 		}
 	}
+}
+
+// leftover is a receipt that a crash left unsigned.
+type leftover struct {
+	id            pgtype.UUID
+	wallet, input string
+}
+
+func (l *Ledger) leftovers(ctx context.Context, after uuid.UUID) ([]leftover, error) {
+	rows, err := l.pool.Query(ctx, sql.Query("unsigned_receipts"), pgUUID(after), 512)
+	if err != nil {
+		return nil, fmt.Errorf("find unsigned receipts: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (leftover, error) {
+		var u leftover
+		err := row.Scan(&u.id, &u.wallet, &u.input)
+		return u, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read unsigned receipts: %w", err)
+	}
+	return list, nil
 }
 
 // floorID is the smallest UUIDv7 of a moment.
