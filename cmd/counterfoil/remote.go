@@ -45,7 +45,7 @@ func (a *app) operate(use, short, example string, members func(r *remote) []*cob
 	}
 	flags := c.PersistentFlags()
 	flags.StringVar(&r.server, "server", server, "URL of the gateway (COUNTERFOIL_SERVER)")
-	flags.StringVar(&r.tokenFile, "token-file", "", "file with the operator token, mode 0600 (else COUNTERFOIL_TOKEN)")
+	flags.StringVar(&r.tokenFile, "token-file", "", "file with the operator's or reconciler's token, mode 0600 (else COUNTERFOIL_TOKEN)")
 	flags.BoolVar(&r.asJSON, "json", false, "print the gateway's answer as JSON")
 	flags.StringVar(&r.key, "idempotency-key", "", "makes a creating command safe to repeat")
 	return c
