@@ -102,7 +102,7 @@ func TestLoadWhole(t *testing.T) {
 			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour,
 			Timeouts: config.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Store: 20 * time.Second},
 		},
-		Log:    config.Log{Format: "json", Level: "info"},
+		Log: config.Log{Format: "json", Level: "info"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -158,28 +158,43 @@ func (s *system) meanwhile(t *testing.T, x tenant) {
 	})
 	// What was in the queue after it is decided, so that one would be too.
 	next := x.lose(t, x.payout("k6"), true)
-	receive(t, asked, "the next question").reply <- says("delivered")
-	s.reconciledBy(t, next, "probe", "delivered")
+	q = receive(t, asked, "the next question")
+	q.reply <- fmt.Sprintf(`{"content":[{"type":"text","text":%q}],"structuredContent":{"status":"delivered","of":%[1]q}}`, q.key)
+	if decision := s.reconciledBy(t, next, "probe", "delivered"); !strings.Contains(decision.text(t, "evidence"), `"of":"`+next.meta.Operation+`"`) {
+		t.Errorf("an echoed key, and the evidence is %v", decision)
+	}
 	s.reconciledBy(t, first, "reconciler", "not_delivered")
 	if strings.Contains(s.first.logged(), "was not recorded") {
 		t.Error("the log calls it a fault that a person was faster")
 	}
 }
 
-// keepsKeys looks for the private keys that the tool got in everything that is shown.
+// keepsKeys looks for the private keys that the tool got in what agents are shown, in what is kept for ever and in
+// what is published.
 func (s *system) keepsKeys(t *testing.T, x tenant, effects []effect) {
 	t.Helper()
 	var shown strings.Builder
-	for _, path := range []string{"/v1/audit", "/v1/operations", "/v1/receipts", "/v1/reconciliations", "/v1/receipts/export", "/metrics", "/v1/wallets/" + x.wallet + "/transfers"} {
-		status, data := s.ask(t, s.url, operatorToken, http.MethodGet, path, nil)
+	look := func(token, path string) {
+		status, data := s.ask(t, s.url, token, http.MethodGet, path, nil)
 		if status != http.StatusOK || len(data) < 20 {
 			t.Errorf("%s: %d %s", path, status, data)
 		}
 		shown.Write(data)
 	}
+	for _, path := range []string{"/v1/audit", "/v1/receipts", "/v1/receipts/export", "/metrics", "/v1/wallets/" + x.wallet + "/transfers"} {
+		look(operatorToken, path)
+	}
+	look(x.key, "/v1/operations")
+	evidence := 0
 	for _, op := range s.all(t, "/v1/operations", url.Values{}) {
-		_, data := s.ask(t, s.url, operatorToken, http.MethodGet, "/v1/operations/"+op.text(t, "id"), nil)
-		shown.Write(data)
+		look(x.key, "/v1/operations/"+op.text(t, "id"))
+		if decision, decided := op["reconciliation"].(map[string]any); decided {
+			evidence++
+			shown.WriteString(object(decision).text(t, "evidence"))
+		}
+	}
+	if evidence < 3 {
+		t.Errorf("only %d decisions", evidence)
 	}
 	for _, e := range effects {
 		if len(e.Key) < 20 || strings.Contains(shown.String(), e.Key) {
