@@ -9,7 +9,6 @@ import (
 
 	"counterfoil/ledger"
 	"counterfoil/permits"
-	"counterfoil/receipts"
 
 	"pgregory.net/rapid"
 )
