@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -60,7 +59,6 @@ func Run(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	b := &run{Options: o, report: &Report{
 		Rounds: o.Rounds, Seconds: o.Seconds, phases: make(map[string]*Phase),
 	}}
-	b.report.Machine.CPUs, b.report.Machine.Go = runtime.NumCPU(), runtime.Version()
 	var children []*child
 	defer func() {
 		for _, c := range children {
@@ -78,7 +76,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	}); err != nil {
 		return nil, err
 	}
-	b.report.Machine.PostgreSQL = b.db.Version()
+	b.report.Machine = machineWith(b.db)
 	if children, err = b.startChildren(ctx); err != nil {
 		return nil, err
 	}
@@ -179,15 +177,20 @@ func (b *run) conclude(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.FsckReport, err = ledger.Fsck(ctx, b.db.URL(), keys.Public(), func(n int64) { b.Log("  %d receipts", n) })
-	if err != nil {
-		return err
+	b.report.FsckReport, b.report.Fsck, err = prove(ctx, b.db.URL(), keys, b.Log)
+	return err
+}
+
+// prove checks the whole database, and gives the report with its verdict in a word or a sentence.
+func prove(ctx context.Context, url string, keys *jws.Keyring, log func(string, ...any)) (*ledger.FsckReport, string, error) {
+	report, err := ledger.Fsck(ctx, url, keys.Public(), func(n int64) { log("  %d receipts", n) })
+	switch {
+	case err != nil:
+		return nil, "", err
+	case report.FirstFault != nil:
+		return report, report.FirstFault.Error(), nil
 	}
-	b.report.Fsck = "clean"
-	if fault := b.report.FsckReport.FirstFault; fault != nil {
-		b.report.Fsck = fault.Error()
-	}
-	return nil
+	return report, "clean", nil
 }
 
 func (b *run) verdict() error {

@@ -173,14 +173,18 @@ func (o operator) get(ctx context.Context, path string, answer any) error {
 	return o.do(ctx, http.MethodGet, path, nil, answer)
 }
 
-func (o operator) do(ctx context.Context, method, path string, body []byte, answer any) error {
+func (o operator) send(ctx context.Context, method, path string, body []byte) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return response{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+o.token)
-	res, err := exchange(http.DefaultClient, req)
+	return exchange(http.DefaultClient, req)
+}
+
+func (o operator) do(ctx context.Context, method, path string, body []byte, answer any) error {
+	res, err := o.send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}

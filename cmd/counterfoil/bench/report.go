@@ -3,20 +3,18 @@ package bench
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"text/tabwriter"
 
+	"counterfoil/internal/embeddedpg"
 	"counterfoil/ledger"
 )
 
 // Report is what a run has measured. Rates are calls a second, times microseconds.
 type Report struct {
-	Machine struct {
-		CPUs       int    `json:"cpus"`
-		PostgreSQL string `json:"postgresql"`
-		Go         string `json:"go"`
-	} `json:"machine"`
+	Machine    Machine            `json:"machine"`
 	Rounds     int                `json:"rounds"`
 	Seconds    float64            `json:"seconds_per_phase"`
 	Pgbench    Series             `json:"pgbench_simple_update_tps"`
@@ -31,6 +29,17 @@ type Report struct {
 	Duplicates int64              `json:"duplicate_effects"`
 	Fsck       string             `json:"fsck"`
 	phases     map[string]*Phase
+}
+
+// Machine is where a run was made.
+type Machine struct {
+	CPUs       int    `json:"cpus"`
+	PostgreSQL string `json:"postgresql"`
+	Go         string `json:"go"`
+}
+
+func machineWith(db *embeddedpg.Server) Machine {
+	return Machine{CPUs: runtime.NumCPU(), PostgreSQL: db.Version(), Go: runtime.Version()}
 }
 
 // Series is a figure of each round and their median.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"counterfoil/internal/jws"
-	"counterfoil/ledger"
 )
 
 // SoakOptions is how a soak is made.
@@ -38,6 +37,7 @@ type soak struct {
 	client    *http.Client
 	book      *book
 	incidents incidents
+	cases     cases
 	counts    counts
 	began     time.Time // of the load
 	took      time.Duration
@@ -56,6 +56,7 @@ func Soak(ctx context.Context, o SoakOptions, out io.Writer) (*SoakReport, error
 		SoakOptions: o, fleet: &fleet{crew: crew{program: o.Program, dir: o.Dir}},
 		client: newClient(0), book: newBook(),
 	}
+	s.cases.journal = func(offset int64) ([]effect, int64, error) { return readJournalFrom(s.fleet.journal, offset) }
 	defer s.fleet.stop()
 	defer s.client.CloseIdleConnections()
 	s.Log("soak of %s, seed %d: starting a database, an upstream and two gateways in %s", o.Duration, o.Seed, o.Dir)
@@ -125,7 +126,7 @@ const (
 	progressEvery = 10 * time.Second
 	// openTime is how long an operation may be dispatching: until its call or its gateway's lease has run out, and
 	// through the recovery of a database on a busy machine.
-	openTime = soakLease + soakTimeout + 40*time.Second
+	openTime = soakLease + soakTimeout + time.Minute
 )
 
 // watch samples a gateway and the oldest open operation, and says how it goes.
@@ -172,12 +173,12 @@ func (s *soak) progress() {
 	}
 	var uncertain int64
 	for verdict, n := range tally {
-		if strings.HasPrefix(verdict, "delivery_uncertain") {
+		if strings.HasPrefix(verdict, outcomeUncertain) || strings.HasPrefix(verdict, outcomeReconciled) {
 			uncertain += n
 		}
 	}
-	s.Log("%.0f s: %d calls, %d repeats, %d uncertain, %d faults found; %s", time.Since(s.began).Seconds(), s.counts.calls.Load(),
-		s.counts.repeats.Load(), uncertain, s.violations(), strings.Join(faults, ", "))
+	s.Log("%.0f s: %d calls, %d repeats, %d uncertain, %d of them reconciled; broken promises: %d; %s", time.Since(s.began).Seconds(), s.counts.calls.Load(),
+		s.counts.repeats.Load(), uncertain, s.counts.decided.Load(), s.violations(), strings.Join(faults, ", "))
 }
 
 // report writes a broken promise down. It belongs to the latest incident.
@@ -238,15 +239,8 @@ func (r *SoakReport) check(ctx context.Context, s *soak) error {
 	if err != nil {
 		return err
 	}
-	r.FsckReport, err = ledger.Fsck(ctx, s.fleet.db.URL(), keys.Public(), func(n int64) { s.Log("  %d receipts", n) })
-	if err != nil {
-		return err
-	}
-	r.Fsck = "clean"
-	if fault := r.FsckReport.FirstFault; fault != nil {
-		r.Fsck = fault.Error()
-	}
-	return nil
+	r.FsckReport, r.Fsck, err = prove(ctx, s.fleet.db.URL(), keys, s.Log)
+	return err
 }
 
 // verdict is why a run is no proof, or nil.
@@ -260,7 +254,7 @@ func (r *SoakReport) verdict() error {
 	}
 	if i := slices.IndexFunc(r.Soak.Vitals, func(g Growth) bool { return !g.Flat }); i >= 0 {
 		g := r.Soak.Vitals[i]
-		faults = append(faults, fmt.Errorf("%s grew from %.0f to %.0f %s", g.Name, g.Second, g.Last, g.Unit))
+		faults = append(faults, fmt.Errorf("%s grew from %.0f to %.0f", g.title(), g.Second, g.Last))
 	}
 	if len(faults) == 0 {
 		return nil

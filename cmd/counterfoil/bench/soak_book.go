@@ -14,6 +14,21 @@ type record struct {
 	verdict  uint16   // 0: not answered yet; else an index into book.verdicts
 	wallet   uint8
 	kind     uint8
+	dispute  dispute
+}
+
+// dispute is what a reconciler was told to say of an uncertain call. It is written down before it is said.
+type dispute uint8
+
+const (
+	undisputed dispute = iota
+	delivered
+	notDelivered
+)
+
+// resolution is the contract's word for it.
+func (d dispute) resolution() string {
+	return [...]string{"", "delivered", "not_delivered"}[d]
 }
 
 // book holds every key that was used. Its methods may be called from any goroutine.
@@ -22,11 +37,13 @@ type book struct {
 	records  []record
 	verdicts []string // [0] is none
 	index    map[string]uint16
-	counts   []int64 // of verdicts
+	counts   []int64          // of verdicts
+	before   map[int][16]byte // the answers that a reconciliation has replaced
+	closed   bool             // nothing is in flight any more that could have seen those
 }
 
 func newBook() *book {
-	return &book{verdicts: []string{""}, index: make(map[string]uint16), counts: []int64{0}}
+	return &book{verdicts: []string{""}, index: make(map[string]uint16), counts: []int64{0}, before: make(map[int][16]byte)}
 }
 
 // add opens a record and returns the number of its call.
@@ -37,22 +54,44 @@ func (b *book) add(wallet, kind int) int {
 	return len(b.records) - 1
 }
 
-// acknowledge writes the first final answer down. A later one must be the same bytes; an error says how
-// it differs.
+// acknowledge writes the first final answer down. A later one must be the same bytes, but for one decision about an
+// uncertain call; an error says how it differs.
 func (b *book) acknowledge(n int, r reply, incident int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := &b.records[n]
-	if known.verdict != 0 {
-		if known.sum != r.sum {
-			return fmt.Errorf("%s%d was answered %s and is now answered %s: %s", keyPrefix, n, b.verdicts[known.verdict], r.verdict(), r.text)
-		}
+	before, replaced := b.before[n]
+	switch {
+	case known.verdict == 0:
+		known.incident = int32(incident)
+	case known.sum == r.sum:
 		return nil
+	case replaced && before == r.sum && !b.closed:
+		return nil // it was read before the decision, and arrived after it
+	case known.dispute != undisputed && r.verdict() == joinVerdict(outcomeReconciled, known.dispute.resolution()) &&
+		strings.HasPrefix(b.verdicts[known.verdict], outcomeUncertain) && r.charged <= known.charged:
+		b.before[n] = known.sum
+		b.counts[known.verdict]--
+	default:
+		return fmt.Errorf("%s%d was answered %s and is now answered %s: %s", keyPrefix, n, b.verdicts[known.verdict], r.verdict(), r.text)
 	}
-	known.sum, known.charged, known.incident = r.sum, r.charged, int32(incident)
-	known.verdict = b.intern(r.verdict())
+	known.sum, known.charged, known.verdict = r.sum, r.charged, b.intern(r.verdict())
 	b.counts[known.verdict]++
 	return nil
+}
+
+// disputed writes down what is about to be decided.
+func (b *book) disputed(n int, d dispute) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.records[n].dispute = d
+}
+
+// close ends the time in which an answer may be older than a decision.
+func (b *book) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
 }
 
 func (b *book) intern(verdict string) uint16 {

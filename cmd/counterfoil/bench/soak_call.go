@@ -87,13 +87,14 @@ func callNumber(key string) (int, bool) {
 
 // reply is what a gateway said.
 type reply struct {
-	sum      [16]byte // of the whole body
-	text     string   // for a complaint
-	replayed bool
-	outcome  string // of a governed call
-	reason   string
-	charged  int64 // credits
-	final    bool  // the same key will never be answered anything else
+	sum       [16]byte // of the whole body
+	text      string   // for a complaint
+	replayed  bool
+	operation string
+	outcome   string // of a governed call
+	reason    string // of a reconciled one, the resolution
+	charged   int64  // credits
+	final     bool   // the same key will never be answered anything else
 }
 
 // readReply understands an answer; one that is none of the contract's is an error.
@@ -101,9 +102,11 @@ func readReply(body []byte, replayed bool) (reply, error) {
 	var doc struct {
 		Result *struct {
 			Meta struct {
-				Outcome string `json:"counterfoil/outcome"`
-				Reason  string `json:"counterfoil/reason"`
-				Charged int64  `json:"counterfoil/credits_charged"`
+				Operation  string `json:"counterfoil/operation_id"`
+				Outcome    string `json:"counterfoil/outcome"`
+				Reason     string `json:"counterfoil/reason"`
+				Resolution string `json:"counterfoil/resolution"`
+				Charged    int64  `json:"counterfoil/credits_charged"`
 			} `json:"_meta"`
 		} `json:"result"`
 		Error *struct {
@@ -118,8 +121,11 @@ func readReply(body []byte, replayed bool) (reply, error) {
 	r := reply{sum: [16]byte(sum[:16]), text: string(body[:min(len(body), 400)]), replayed: replayed}
 	switch {
 	case doc.Result != nil && doc.Result.Meta.Outcome != "":
-		r.outcome, r.reason, r.charged = doc.Result.Meta.Outcome, doc.Result.Meta.Reason, doc.Result.Meta.Charged
-		r.final = true
+		meta := &doc.Result.Meta
+		r.operation, r.outcome, r.reason, r.charged, r.final = meta.Operation, meta.Outcome, meta.Reason, meta.Charged, true
+		if r.outcome == outcomeReconciled {
+			r.reason = meta.Resolution
+		}
 	case doc.Error != nil && doc.Error.Data.Reason != "":
 		doc.Error.Data.into(&r)
 	case doc.Result == nil && doc.Reason != "":
@@ -139,6 +145,15 @@ type refusal struct {
 func (f refusal) into(r *reply) {
 	r.outcome, r.reason, r.final = verdictRefused, f.Reason, f.Retry != "same_key"
 }
+
+// Outcomes of the contract.
+const (
+	outcomeSucceeded  = "succeeded"
+	outcomeDenied     = "denied"
+	outcomeFailed     = "failed"
+	outcomeUncertain  = "delivery_uncertain"
+	outcomeReconciled = "reconciled"
+)
 
 // verdictRefused is the outcome, in our words, of a call that became no operation.
 const verdictRefused = "refused"

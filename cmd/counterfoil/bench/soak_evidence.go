@@ -15,6 +15,7 @@ const replaySample = 100_000
 
 // replayAll asks once more for what was acknowledged: all of it, or a random sample. It gives how many were compared.
 func (s *soak) replayAll(ctx context.Context) int64 {
+	s.book.close()
 	order := rand.New(rand.NewPCG(s.Seed, 0)).Perm(s.book.len())
 	order = order[:min(len(order), replaySample)]
 	var next, compared atomic.Int64
@@ -53,9 +54,13 @@ func (s *soak) replayOnce(ctx context.Context, n, at int) bool {
 	return false
 }
 
-// The operations with their first outcome: a terminal receipt has its operation's id.
-const listOperations = `select o.wallet_id, o.key, o.operation_key, coalesce(r.outcome, ''), coalesce(r.reason, ''), coalesce(r.charged, 0)
-from operations o left join receipts r on r.id = o.id and r.wallet_id = o.wallet_id`
+// The operations with their first outcome, whose receipt has the operation's id, and the decision about it.
+const listOperations = `select o.wallet_id, o.key, o.operation_key, coalesce(r.outcome, ''), coalesce(r.reason, ''), coalesce(r.charged, 0),
+    coalesce(c.resolution, ''), coalesce(d.charged, 0)
+from operations o
+left join receipts r on r.id = o.id and r.wallet_id = o.wallet_id
+left join reconciliations c on c.wallet_id = o.wallet_id and c.operation_id = o.id
+left join receipts d on d.id = c.receipt_id and d.wallet_id = c.wallet_id`
 
 // The age of the oldest operation that is still dispatching, in seconds, and how many there are.
 const oldestHold = `select count(*), coalesce(max(extract(epoch from clock_timestamp()) - o.started_ms / 1000.0), 0)::float8
@@ -108,7 +113,7 @@ func readOperations(ctx context.Context, url string) ([]operation, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o operation, err error) {
-		err = row.Scan(&o.wallet, &o.key, &o.operationKey, &o.outcome, &o.reason, &o.charged)
+		err = row.Scan(&o.wallet, &o.key, &o.operationKey, &o.outcome, &o.reason, &o.charged, &o.resolution, &o.final)
 		return o, err
 	})
 }

@@ -26,7 +26,7 @@ const soakConfig = `issuer: http://%[9]s
 listen: %[1]s
 database: {url: %[2]q}
 keys: {dir: %[3]q}
-tokens: {operator_file: %[4]q}
+tokens: {operator_file: %[4]q, reconciler_file: %[10]q}
 upstreams:
   - {name: payments, url: "http://%[5]s/mcp", timeout: %[6]s, forward_key_header: Idempotency-Key, concurrency: 256}
 tools:
@@ -53,6 +53,8 @@ type fleet struct {
 	journal  string
 	nodes    [2]*node
 	token    string // of the operator
+
+	reconciler string // token
 }
 
 // launch starts a database, an upstream and two gateways. What it has started is in the fleet even when it fails.
@@ -88,7 +90,11 @@ func (f *fleet) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.token = token
+	reconciler, reconcilerFile, err := writeToken(f.dir, "reconciler")
+	if err != nil {
+		return err
+	}
+	f.token, f.reconciler = token, reconciler
 	var tools strings.Builder
 	fmt.Fprintf(&tools, soakTool, toolPayout, 5, "")
 	fmt.Fprintf(&tools, soakTool, toolFlaky, 2, ", on_tool_error: charge")
@@ -103,7 +109,7 @@ func (f *fleet) configure(ctx context.Context) error {
 			issuer = listen
 		}
 		n := &node{base: "http://" + listen, file: filepath.Join(f.dir, name+".yaml")}
-		text := fmt.Sprintf(soakConfig, listen, f.db.URL(), filepath.Join(f.dir, "keys"), tokenFile, f.listen, soakTimeout, soakLease, tools.String(), issuer)
+		text := fmt.Sprintf(soakConfig, listen, f.db.URL(), filepath.Join(f.dir, "keys"), tokenFile, f.listen, soakTimeout, soakLease, tools.String(), issuer, reconcilerFile)
 		if err := os.WriteFile(n.file, []byte(text), 0o600); err != nil {
 			return err
 		}

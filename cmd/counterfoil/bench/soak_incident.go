@@ -51,7 +51,7 @@ func (s *incidents) answered(began time.Time, k callKind, outcome string) int {
 	if latest == 0 {
 		return 0
 	}
-	if last := &s.list[latest-1]; last.next == 0 && outcome == "succeeded" && began.After(last.began) {
+	if last := &s.list[latest-1]; last.next == 0 && outcome == outcomeSucceeded && began.After(last.began) {
 		last.next = now.Sub(last.began)
 	}
 	number := latest
@@ -60,7 +60,7 @@ func (s *incidents) answered(began time.Time, k callKind, outcome string) int {
 	}
 	i := &s.list[number-1]
 	i.slowest = max(i.slowest, now.Sub(began))
-	if outcome == "delivery_uncertain" && !k.silent {
+	if outcome == outcomeUncertain && !k.silent {
 		i.uncertain++
 	}
 	return number

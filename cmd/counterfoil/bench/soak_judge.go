@@ -31,19 +31,45 @@ type operation struct {
 	wallet, key, operationKey string
 	outcome, reason           string // "" where it is still dispatching
 	charged                   int64
+	resolution                string // "": nobody has decided it
+	final                     int64  // what it costs after the decision
 }
 
+// verdict is the outcome before a decision.
 func (o *operation) verdict() string { return joinVerdict(o.outcome, o.reason) }
+
+// latest is the outcome after a decision, if there is one, and what it costs.
+func (o *operation) latest() (verdict string, charged int64) {
+	if o.resolution == "" {
+		return o.verdict(), o.charged
+	}
+	return joinVerdict(outcomeReconciled, o.resolution), o.final
+}
 
 // mayHaveActed tells the outcomes that allow an effect.
 func (o *operation) mayHaveActed() bool {
-	switch o.outcome {
-	case "succeeded", "delivery_uncertain", "reconciled":
-		return true
-	case "failed":
+	switch {
+	case o.resolution != "":
+		return o.resolution == delivered.resolution()
+	case o.outcome == outcomeFailed:
 		return o.reason == "tool_error"
 	}
-	return false
+	return o.outcome == outcomeSucceeded || o.outcome == outcomeUncertain
+}
+
+// mustHaveActed tells those that promise one.
+func (o *operation) mustHaveActed() bool {
+	return o.outcome == outcomeSucceeded || o.resolution == delivered.resolution()
+}
+
+// agrees tells whether the record is what was answered: its latest outcome, or, where a decision has come since, the
+// one before it.
+func (o *operation) agrees(verdict string, r *record) bool {
+	latest, charged := o.latest()
+	if verdict == latest && r.charged == charged {
+		return true
+	}
+	return r.dispute != undisputed && verdict == o.verdict() && r.charged == o.charged
 }
 
 // balance is what the operator API says of a wallet, in credits.
@@ -116,7 +142,8 @@ func (j *judgement) effects() {
 		case o.key != e.invoice:
 			j.add(foundUncovered, n, "the upstream has acted on %s under the operation of %s", e.invoice, o.key)
 		case o.outcome != "" && !o.mayHaveActed():
-			j.add(foundDenied, n, "the upstream has acted on %s, which is recorded as %s", e.invoice, o.verdict())
+			latest, _ := o.latest()
+			j.add(foundDenied, n, "the upstream has acted on %s, which is recorded as %s", e.invoice, latest)
 		}
 	}
 }
@@ -139,11 +166,15 @@ func (j *judgement) operation(o *operation, seen []bool) {
 		j.add(foundOpen, n, "%s is still dispatching", o.key)
 	case strings.HasPrefix(answered, verdictRefused):
 		j.add(foundDenied, n, "%s was %s, and is recorded as %s", o.key, answered, o.verdict())
-	case answered != "" && (answered != o.verdict() || r.charged != o.charged):
-		j.add(foundLost, n, "%s was answered %s, %d credits, and is recorded as %s, %d credits", o.key, answered, r.charged, o.verdict(), o.charged)
+	case o.resolution != "" && (o.outcome != outcomeUncertain || o.resolution != r.dispute.resolution()):
+		j.add(foundUnexpected, n, "%s was %s, was decided %q, and is recorded as %s", o.key, o.verdict(), r.dispute.resolution(), o.resolution)
+	case answered != "" && !o.agrees(answered, r):
+		latest, charged := o.latest()
+		j.add(foundLost, n, "%s was answered %s, %d credits, and is recorded as %s, %d credits", o.key, answered, r.charged, latest, charged)
 	}
-	if o.outcome == "succeeded" && j.acted[o.operationKey] == 0 {
-		j.add(foundNotDone, n, "%s is recorded as succeeded, and the upstream has not acted", o.key)
+	if o.mustHaveActed() && j.acted[o.operationKey] == 0 {
+		latest, _ := o.latest()
+		j.add(foundNotDone, n, "%s is recorded as %s, and the upstream has not acted", o.key, latest)
 	}
 }
 
@@ -168,13 +199,13 @@ func (k callKind) impossible(verdict string) string {
 	outcome, _, _ := strings.Cut(verdict, "/")
 	switch {
 	case verdict == "":
-	case k.refused && outcome != "denied" && outcome != verdictRefused:
+	case k.refused && outcome != outcomeDenied && outcome != verdictRefused:
 		return "no permit and no catalogue allows it"
-	case k.silent && outcome == "succeeded":
+	case k.silent && outcome == outcomeSucceeded:
 		return "the upstream never says so"
 	case !k.refused && outcome == verdictRefused && !nothingHappened(verdict):
 		return "there is nothing to refuse"
-	case outcome == "denied" && !k.refused && !k.tight:
+	case outcome == outcomeDenied && !k.refused && !k.tight:
 		return "its permit allows it"
 	}
 	return ""
@@ -189,7 +220,8 @@ func nothingHappened(verdict string) bool {
 func (j *judgement) money() {
 	charged := make(map[string]int64)
 	for i := range j.operations {
-		charged[j.operations[i].wallet] += j.operations[i].charged
+		_, cost := j.operations[i].latest()
+		charged[j.operations[i].wallet] += cost
 	}
 	for _, wallet := range j.wallets {
 		b, known := j.balances[wallet]

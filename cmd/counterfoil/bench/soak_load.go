@@ -25,6 +25,7 @@ type counts struct {
 	repeats  atomic.Int64 // of used keys
 	changed  atomic.Int64 // repeats with other arguments
 	twins    atomic.Int64 // keys that were sent to both gateways at once
+	decided  atomic.Int64 // uncertain operations that a reconciler has decided
 	dropped  atomic.Int64 // keys given up after an answer that says that nothing happened
 }
 
@@ -38,6 +39,10 @@ func (s *soak) drive(load, wait context.Context) {
 				s.step(wait, chance)
 			}
 		})
+	}
+	for i := range reconcilers {
+		chance := rand.New(rand.NewPCG(s.Seed, uint64(1000+i)))
+		wg.Go(func() { s.reconcile(load, wait, chance) })
 	}
 	wg.Wait()
 }
@@ -111,6 +116,9 @@ func (s *soak) acknowledge(n int, r reply, began time.Time) {
 	incident := s.incidents.answered(began, callKinds()[s.book.at(n).kind], r.outcome)
 	if err := s.book.acknowledge(n, r, incident); err != nil {
 		s.report(foundLost, err.Error())
+	}
+	if r.outcome == outcomeUncertain {
+		s.cases.add(n, r.operation)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,11 +16,7 @@ import (
 
 // SoakReport is what a soak has found.
 type SoakReport struct {
-	Machine struct {
-		CPUs       int    `json:"cpus"`
-		PostgreSQL string `json:"postgresql"`
-		Go         string `json:"go"`
-	} `json:"machine"`
+	Machine    Machine            `json:"machine"`
 	Soak       SoakResult         `json:"soak"`
 	FsckReport *ledger.FsckReport `json:"fsck_report"`
 	Duplicates int64              `json:"duplicate_effects"`
@@ -44,6 +39,7 @@ type SoakResult struct {
 	Operations  int64            `json:"operations"`
 	Effects     int64            `json:"effects"`
 	Uncertain   int64            `json:"uncertain"`
+	Reconciled  int64            `json:"reconciled"` // of those
 	Replayed    int64            `json:"answers_compared_at_the_end"`
 	Lost        int64            `json:"answers_lost"`
 	Twice       int64            `json:"sent_twice"`
@@ -73,8 +69,7 @@ const shownViolations = 20
 const noFault = "none yet" // no faultKind that can be made
 
 func (s *soak) summary(e *evidence, replayed int64, settled time.Duration) *SoakReport {
-	r := &SoakReport{}
-	r.Machine.CPUs, r.Machine.Go, r.Machine.PostgreSQL = runtime.NumCPU(), runtime.Version(), s.fleet.db.Version()
+	r := &SoakReport{Machine: machineWith(s.fleet.db)}
 	incidents := s.incidents.all()
 	r.Soak = SoakResult{
 		Seed: s.Seed, Seconds: s.took.Seconds(), Requests: s.counts.attempts.Load(), Unanswered: s.counts.broken.Load(),
@@ -84,8 +79,11 @@ func (s *soak) summary(e *evidence, replayed int64, settled time.Duration) *Soak
 		OldestOpen: s.oldest.Seconds(), Settled: settled.Seconds(), Vitals: growths(s.samples),
 	}
 	for i := range e.operations {
-		if e.operations[i].outcome == "delivery_uncertain" {
+		if e.operations[i].outcome == outcomeUncertain {
 			r.Soak.Uncertain++
+		}
+		if e.operations[i].resolution != "" {
+			r.Soak.Reconciled++
 		}
 	}
 	for _, v := range s.found {
@@ -156,10 +154,7 @@ func (r *SoakReport) print(out io.Writer) error {
 	}
 	vitals := [][]string{{"gateway that is never killed, medians", "first quarter", "second", "last", "last may be", "per minute"}}
 	for _, g := range s.Vitals {
-		row := []string{g.Name}
-		if g.Unit != "" {
-			row[0] += ", " + g.Unit
-		}
+		row := []string{g.title()}
 		for _, v := range []float64{g.First, g.Second, g.Last, g.Bound} {
 			row = append(row, strconv.FormatFloat(v, 'f', 0, 64))
 		}
@@ -194,8 +189,8 @@ func printTable(out io.Writer, rows [][]string) error {
 func (r *SoakReport) printVerdict(out io.Writer) error {
 	s := r.Soak
 	fmt.Fprintf(out, "asked again at the end: %d answers, byte for byte; %d calls were left at \"nothing happened\"\n", s.Replayed, s.Believed)
-	fmt.Fprintf(out, "operations: %d, effects at the upstream: %d, uncertain: %d; longest seen dispatching: %.1f s, none left %.1f s after the load\n",
-		s.Operations, s.Effects, s.Uncertain, s.OldestOpen, s.Settled)
+	fmt.Fprintf(out, "operations: %d, effects at the upstream: %d, uncertain: %d, reconciled: %d; longest seen dispatching: %.1f s, none left %.1f s after the load\n",
+		s.Operations, s.Effects, s.Uncertain, s.Reconciled, s.OldestOpen, s.Settled)
 	for _, found := range s.Found {
 		fmt.Fprintf(out, "FOUND: %s\n", found)
 	}

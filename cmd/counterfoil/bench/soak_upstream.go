@@ -162,20 +162,31 @@ type effect struct {
 
 // readJournal gives the effects in their order.
 func readJournal(path string) ([]effect, error) {
-	text, err := os.ReadFile(path)
+	list, _, err := readJournalFrom(path, 0)
+	return list, err
+}
+
+// readJournalFrom gives those whose lines begin at an offset or later, and where the next one will.
+func readJournalFrom(path string, offset int64) (list []effect, next int64, err error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, offset, err
 	}
-	var list []effect
-	for line := range strings.Lines(string(text)) {
-		line, whole := strings.CutSuffix(line, "\n")
-		key, invoice, ok := strings.Cut(line, " ")
-		if whole && !ok {
-			return nil, fmt.Errorf("%s: line %d is no effect: %.100q", path, len(list)+1, line)
-		}
-		if whole {
-			list = append(list, effect{operationKey: key, invoice: invoice})
-		}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return nil, offset, err
 	}
-	return list, nil
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return nil, offset, err
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	for line := range strings.Lines(string(text[:whole])) {
+		key, invoice, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !ok {
+			return nil, offset, fmt.Errorf("%s: this is no effect: %.100q", path, line)
+		}
+		list = append(list, effect{operationKey: key, invoice: invoice})
+	}
+	return list, offset + int64(whole), nil
 }

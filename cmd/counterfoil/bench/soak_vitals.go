@@ -62,15 +62,23 @@ type Growth struct {
 	absolute float64
 }
 
+// title is the name with its unit.
+func (g *Growth) title() string {
+	if g.Unit == "" {
+		return g.Name
+	}
+	return g.Name + ", " + g.Unit
+}
+
 // growths judges what was sampled.
 func growths(samples []sample) []Growth {
 	list := []Growth{
 		// A collector that lets garbage grow to four times the live heap swings; a leak of a kilobyte a call does not fit in.
 		{Name: "resident memory", Unit: "MB", relative: 1.25, absolute: 32},
 		{Name: "heap in use", Unit: "MB", relative: 1.25, absolute: 32},
-		// As many as there are calls in flight, and those that wait for a fault to end.
-		{Name: "goroutines", Unit: "", relative: 1.25, absolute: 50},
-		{Name: "open files", Unit: "", relative: 1.25, absolute: 50},
+		// A few for each call in flight and for each whose caller has left; one that leaks in a hundred calls does not fit in.
+		{Name: "goroutines", Unit: "", relative: 1.25, absolute: 150},
+		{Name: "open files", Unit: "", relative: 1.25, absolute: 100},
 	}
 	figures := []func(sample) float64{
 		func(s sample) float64 { return s.rss / (1 << 20) },
