@@ -176,7 +176,7 @@ func coldError(what string, err error) error {
 		switch {
 		case pgErr.Code == "23505": // unique_violation
 			return fmt.Errorf("%s: %w", what, ErrConflict)
-		case pgErr.Code[:2] == "53" || pgErr.Code[:2] == "57": // no resources, shutting down
+		case connectionEnded(pgErr), pgErr.Code[:2] == "53", pgErr.Code[:2] == "57": // cut off, no resources, shutting down
 			return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
 		}
 		return fmt.Errorf("%s: %w", what, err)
