@@ -6,6 +6,7 @@
 #   make check             what a reviewer would complain about: format, vet, lint, tidy
 #   make race fuzz crash   the slower tests; crash takes KILL_ROUNDS and KILL_SECONDS
 #   make bench             measures this machine; ARGS=--json
+#   make mutants           breaks the code on purpose, and wants a test to see it; ARGS=reconciled for some
 #   make soak              breaks everything at random for ten minutes; ARGS="--soak 1m --seed 42"
 
 GO       ?= go
@@ -15,7 +16,7 @@ FUZZTIME ?= 20s
 KILL_ROUNDS  ?= 200
 KILL_SECONDS ?= 600
 
-.PHONY: demo build test race fuzz crash bench soak vectors check fmt-check vet lint tidy-check fmt
+.PHONY: demo build test race fuzz crash mutants bench soak vectors check fmt-check vet lint tidy-check fmt
 
 demo:
 	@.ci/needs demo
@@ -40,6 +41,9 @@ crash:
 	COUNTERFOIL_KILL_ROUNDS=$(KILL_ROUNDS) COUNTERFOIL_KILL_SECONDS=$(KILL_SECONDS) \
 		$(GO) test -v -count=1 -parallel=6 -timeout=40m -run='AtRandom|OneOfThreeKilled|DatabaseKilled|StoppedUnderLoad' ./cmd/counterfoil/e2e
 	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
+
+mutants:
+	$(GO) run ./.ci/mutants $(ARGS)
 
 bench:
 	@.ci/needs bench
