@@ -16,6 +16,7 @@ import (
 // OperationRecord is an operation as the operator API shows it.
 type OperationRecord struct {
 	ID, Wallet, Key, KeySource string
+	OperationKey               string // by which the upstream knows the call; not for agents
 	Permit, Agent, Tool        string
 	State                      string
 	Outcome                    receipts.Outcome // "" while it runs
@@ -115,7 +116,7 @@ func scanOperation(row pgx.CollectableRow) (*OperationRecord, error) {
 	var late []byte
 	var arrived *time.Time
 	o := &OperationRecord{State: StateDispatching}
-	err := row.Scan(&id, &o.Wallet, &o.Key, &o.KeySource, &o.Permit, &o.Agent, &o.Tool, &o.Authorized, &startedMS, &currency, &amount,
+	err := row.Scan(&id, &o.Wallet, &o.Key, &o.KeySource, &o.OperationKey, &o.Permit, &o.Agent, &o.Tool, &o.Authorized, &startedMS, &currency, &amount,
 		&o.Reference, &o.HoldsReference, &receipt, &outcome, &reason, &o.Charged, &endedMS, &o.Held, &lateOutcome, &lateReason, &late, &arrived,
 		&d.Resolution, &d.Evidence, &d.ProviderReference, &d.ChargedBefore, &d.Actor, &decidedMS)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // Uncertain is an operation that waits for a reconciliation.
 type Uncertain struct {
 	Operation, Wallet, Agent, Permit, Tool string
+	OperationKey                           string // by which the upstream knows the call; not for agents
 	Reason                                 receipts.Reason
 	Charged                                int64 // credits, kept until it is decided
 	Value                                  *permits.Value
@@ -52,7 +53,7 @@ func scanUncertain(row pgx.CollectableRow) (*Uncertain, error) {
 	var amount pgtype.Int8
 	var sinceMS int64
 	u := &Uncertain{}
-	err := row.Scan(&id, &u.Wallet, &u.Agent, &u.Permit, &u.Tool, &u.Reason, &u.Charged, &currency, &amount, &sinceMS, &u.Late,
+	err := row.Scan(&id, &u.OperationKey, &u.Wallet, &u.Agent, &u.Permit, &u.Tool, &u.Reason, &u.Charged, &currency, &amount, &sinceMS, &u.Late,
 		&u.Probes, &u.NextProbe)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ var operationSheet = slices.Concat(operationColumns, []column{
 	{"value (minor units)", "value.amount"},
 	{"currency", "value.currency"},
 	{"reference", "operation_ref"},
+	{"operation key", "operation_key"},
 	{"late result", "late_result.outcome"},
 	{"resolution", "resolution"},
 	{"provider's reference", "reconciliation.provider_reference"},

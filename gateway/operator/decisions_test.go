@@ -64,6 +64,10 @@ func TestADecisionGivesBackAndIsShown(t *testing.T) {
 			agentKey := b.world(t, "dec")
 			id := b.lose(t, "dec", "k1")
 			before := b.must(t, 200, "GET", "/v1/operations/"+id, "")
+			operationKey := before.text(t, "operation_key")
+			if len(operationKey) < 40 {
+				t.Errorf("the operator does not see the operation key: %s", before.raw)
+			}
 			first := before.text(t, "receipt_id")
 			if before.at("reconciliation") != nil || before.at("resolution") != nil || before.text(t, "value", "currency") != "USD" || before.number(t, "value", "amount") != 1200 {
 				t.Errorf("before: %s", before.raw)
@@ -100,7 +104,7 @@ func TestADecisionGivesBackAndIsShown(t *testing.T) {
 			if got := mine.items(t, "id"); !cmp.Equal(got, []string{id}) {
 				t.Errorf("the agent lists %v", got)
 			}
-			for _, secret := range []string{"evidence", "the bank's list", "decided_by", "reconciler\""} {
+			for _, secret := range []string{"evidence", "the bank's list", "decided_by", "reconciler\"", operationKey} {
 				if strings.Contains(string(mine.raw), secret) {
 					t.Errorf("the agent sees %s: %s", secret, mine.raw)
 				}
@@ -220,7 +224,11 @@ func TestARepeatedDecisionIsTheStoredOne(t *testing.T) {
 			}
 		}
 	}
-	if n := len(b.must(t, 200, "GET", "/v1/receipts", "").items(t, "id")); n != 2 {
+	free := strings.Replace(delivered, `{`, `{"credits_charged":0,`, 1)
+	gift := b.lose(t, "rep", "k2")
+	b.decide(t, 200, gift, free)
+	b.decide(t, 409, gift, strings.Replace(free, `"delivered"`, `"not_delivered"`, 1)) // the money would be the same
+	if n := len(b.must(t, 200, "GET", "/v1/receipts", "").items(t, "id")); n != 4 {
 		t.Errorf("%d receipts", n)
 	}
 	if got := b.must(t, 200, "GET", "/v1/wallets/wal_rep", "").number(t, "balance"); got != 98 {

@@ -10,31 +10,33 @@ import (
 
 	"counterfoil/gateway"
 	"counterfoil/ledger"
+	"counterfoil/receipts"
 )
 
 type operationWire struct {
-	ID         string              `json:"id"`
-	State      string              `json:"state"`
-	Outcome    *string             `json:"outcome"`
-	Reason     *string             `json:"reason"`
-	Wallet     string              `json:"wallet_id"`
-	Permit     string              `json:"permit_id"`
-	Agent      string              `json:"agent_id"`
-	Tool       string              `json:"tool"`
-	Key        *string             `json:"idempotency_key,omitempty"`
-	KeySource  string              `json:"key_source"`
-	Authorized int64               `json:"credits_authorized"`
-	Held       int64               `json:"credits_held"`
-	Charged    int64               `json:"credits_charged"`
-	Value      *amountWire         `json:"value"`
-	Ref        *string             `json:"operation_ref"`
-	HoldsRef   bool                `json:"operation_ref_held"`
-	Receipt    *string             `json:"receipt_id"`
-	Late       *lateWire           `json:"late_result"`
-	Resolution *string             `json:"resolution"`
-	Decision   *reconciliationWire `json:"reconciliation"`
-	CreatedAt  time.Time           `json:"created_at"`
-	FinishedAt *time.Time          `json:"finished_at"`
+	ID           string              `json:"id"`
+	State        string              `json:"state"`
+	Outcome      *string             `json:"outcome"`
+	Reason       *string             `json:"reason"`
+	Wallet       string              `json:"wallet_id"`
+	Permit       string              `json:"permit_id"`
+	Agent        string              `json:"agent_id"`
+	Tool         string              `json:"tool"`
+	Key          *string             `json:"idempotency_key,omitempty"`
+	OperationKey *string             `json:"operation_key,omitempty"`
+	KeySource    string              `json:"key_source"`
+	Authorized   int64               `json:"credits_authorized"`
+	Held         int64               `json:"credits_held"`
+	Charged      int64               `json:"credits_charged"`
+	Value        *amountWire         `json:"value"`
+	Ref          *string             `json:"operation_ref"`
+	HoldsRef     bool                `json:"operation_ref_held"`
+	Receipt      *string             `json:"receipt_id"`
+	Late         *lateWire           `json:"late_result"`
+	Resolution   *string             `json:"resolution"`
+	Decision     *reconciliationWire `json:"reconciliation"`
+	CreatedAt    time.Time           `json:"created_at"`
+	FinishedAt   *time.Time          `json:"finished_at"`
 }
 
 // reconciliationWire is what was decided about an uncertain operation. What the decision rests on and who took
@@ -73,7 +75,8 @@ type lateWire struct {
 }
 
 // operationOf shows the key only to the operator and to the agent that used it: a second agent of the wallet
-// learns no more of it than that it is used.
+// learns no more of it than that it is used. By the operation key somebody can look for the call at the provider;
+// no agent sees it.
 func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationWire {
 	w := operationWire{
 		ID: o.ID, State: o.State, Outcome: optional(string(o.Outcome)), Reason: optional(string(o.Reason)),
@@ -84,6 +87,9 @@ func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationW
 	}
 	if viewer.Agent == nil || viewer.Agent.ID == o.Agent {
 		w.Key = &o.Key
+	}
+	if viewer.Agent == nil && o.Outcome != receipts.Denied {
+		w.OperationKey = &o.OperationKey
 	}
 	if o.Reconciliation != nil {
 		w.Resolution = &o.Reconciliation.Resolution

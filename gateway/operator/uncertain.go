@@ -12,6 +12,7 @@ import (
 // uncertainWire is an operation that waits for a decision.
 type uncertainWire struct {
 	Operation string      `json:"operation_id"`
+	Key       string      `json:"operation_key"`
 	Wallet    string      `json:"wallet_id"`
 	Agent     string      `json:"agent_id"`
 	Permit    string      `json:"permit_id"`
@@ -94,7 +95,7 @@ func (a *api) listReconciliations(c echo.Context) error {
 	now := a.g.Now()
 	page := listOf(p, queue, func(u *ledger.Uncertain) string { return u.Operation }, func(u *ledger.Uncertain) uncertainWire {
 		return uncertainWire{
-			Operation: u.Operation, Wallet: u.Wallet, Agent: u.Agent, Permit: u.Permit, Tool: u.Tool, Reason: string(u.Reason),
+			Operation: u.Operation, Key: u.OperationKey, Wallet: u.Wallet, Agent: u.Agent, Permit: u.Permit, Tool: u.Tool, Reason: string(u.Reason),
 			Charged: u.Charged, Value: amountOf(u.Value), Since: u.Since, Age: age(now, u.Since), Late: u.Late, Probes: u.Probes,
 			NextProbe: stamp(u.NextProbe),
 		}

@@ -31,7 +31,7 @@ func TestTheQueueHoldsWhatWaits(t *testing.T) {
 	}
 	first := b.must(t, 200, "GET", "/v1/operations/"+ids[0], "")
 	want := map[string]any{
-		"operation_id": ids[0], "wallet_id": "wal_one", "agent_id": "agt_one", "permit_id": "prm_one", "tool": "payout", "reason": "no_response",
+		"operation_id": ids[0], "operation_key": first.text(t, "operation_key"), "wallet_id": "wal_one", "agent_id": "agt_one", "permit_id": "prm_one", "tool": "payout", "reason": "no_response",
 		"credits_charged": 5.0, "value": map[string]any{"currency": "USD", "amount": 1200.0}, "since": first.text(t, "finished_at"),
 		"late_result": false, "probes": 0.0, "next_probe_at": nil,
 	}

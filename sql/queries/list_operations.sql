@@ -1,7 +1,7 @@
 -- No lock. Operations in order of their time-ordered ids. $1 is one id or null, $3 the wallets that may be seen
 -- or null for all, $4 an agent, $5 a permit, $6 a state but dispatching. Index: operations_id,
 -- reconciliations_pkey, receipts_id, holds_pkey, late_results_pkey, operation_refs_pkey.
-select o.id, o.wallet_id, o.key, o.key_source, o.permit_id, o.agent_id, o.tool, o.authorized, o.started_ms, o.value_currency, o.value_amount,
+select o.id, o.wallet_id, o.key, o.key_source, o.operation_key, o.permit_id, o.agent_id, o.tool, o.authorized, o.started_ms, o.value_currency, o.value_amount,
     coalesce(o.reference, ''), f.operation_id is not null, r.id,
     coalesce(r.outcome, ''), coalesce(r.reason, ''), coalesce(r.charged, 0), coalesce(r.ended_ms, 0),
     coalesce(h.credits, 0), coalesce(l.outcome, ''), coalesce(l.reason, ''), l.result, l.arrived_at,

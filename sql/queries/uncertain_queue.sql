@@ -1,6 +1,6 @@
 -- No lock. Operations that wait for a reconciliation, in order of their time-ordered ids; $2 are the wallets that
 -- may be seen, or null for all. The queue is as small as what waits. Index: operations_id, receipts_id, late_results_pkey.
-select o.id, o.wallet_id, o.agent_id, o.permit_id, o.tool, coalesce(r.reason, ''), u.charged, o.value_currency, o.value_amount,
+select o.id, o.operation_key, o.wallet_id, o.agent_id, o.permit_id, o.tool, coalesce(r.reason, ''), u.charged, o.value_currency, o.value_amount,
     u.since_ms, l.operation_id is not null, u.probes, u.probe_at
 from uncertain u
 join operations o on o.id = u.operation_id and o.wallet_id = u.wallet_id
