@@ -132,13 +132,12 @@ func retryOf(op *ledger.Operation) Retry {
 }
 
 // Explain is the stored result of an outcome for which the upstream gave no
-// result of its own.
+// result of its own. It is an error to the client even where the tool did act:
+// a client would refuse a success without the structured content that a tool's
+// output schema promises, and nobody would read these words.
 func Explain(e ledger.Ending) []byte {
 	b := append([]byte(nil), `{"content":[`...)
 	b = appendTextBlock(b, plainWords(e))
-	if e.Resolution == receipts.Delivered {
-		return append(b, `]}`...)
-	}
 	return append(b, `],"isError":true}`...)
 }
 
@@ -213,6 +212,9 @@ func plainWords(e ledger.Ending) string {
 		text += " Charged for now, until a person has settled what happened: " + credits(e.Charged) + "."
 	default:
 		text += " Charged: " + credits(e.Charged) + "."
+	}
+	if e.DuplicateOf != "" {
+		return text + " That call may have acted: look at it before you act again. The same idempotency key only returns this answer."
 	}
 	return text + " " + adviceWords(p.Retry)
 }

@@ -101,6 +101,24 @@ func TestWithText(t *testing.T) {
 	}
 }
 
+// A client that holds a success to its tool's output schema would refuse words without structured content.
+func TestWordsOfOursAreErrorsToAClient(t *testing.T) {
+	t.Parallel()
+	for what, e := range map[string]ledger.Ending{
+		"uncertain":     {Outcome: receipts.Uncertain, Reason: receipts.ReasonNoResponse, Charged: 5},
+		"delivered":     {Outcome: receipts.Reconciled, Reason: receipts.ReasonNoResponse, Charged: 5, Resolution: receipts.Delivered},
+		"not delivered": {Outcome: receipts.Reconciled, Reason: receipts.ReasonNoResponse, Resolution: receipts.NotDelivered},
+	} {
+		var result struct {
+			IsError bool                    `json:"isError"`
+			Content []struct{ Text string } `json:"content"`
+		}
+		if err := json.Unmarshal(gateway.Explain(e), &result); err != nil || !result.IsError || len(result.Content) != 1 {
+			t.Errorf("%s: %s, %v", what, gateway.Explain(e), err)
+		}
+	}
+}
+
 func TestSettlementIsTheContractsMoney(t *testing.T) {
 	t.Parallel()
 	n := func(v int64) *int64 { return &v }

@@ -150,7 +150,7 @@ func reconciledDelivered(t *testing.T, s *system, body object, charged int64) {
 	first := x.lose(t, c, true)
 	decision := s.mustDecide(t, first.meta.Operation, body)
 	a := x.decided(t, c, first, decision)
-	if a.meta.Retry != "never" || *a.meta.Charged != charged || a.isError || len(a.text) != 1 || !strings.Contains(a.text[0], "did act") {
+	if a.meta.Retry != "never" || *a.meta.Charged != charged || !a.isError || len(a.text) != 1 || !strings.Contains(a.text[0], "did act") {
 		t.Errorf("the repeat says %s", a)
 	}
 	want := state{
