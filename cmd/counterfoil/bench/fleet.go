@@ -91,11 +91,13 @@ func (c *child) tail() string {
 }
 
 // stop asks the process to end and waits; after 20 s it is killed.
-func (c *child) stop() {
+func (c *child) stop() { c.stopWithin(20 * time.Second) }
+
+func (c *child) stopWithin(d time.Duration) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(d):
 		c.kill()
 	}
 }

@@ -113,7 +113,7 @@ func (s *soak) make(ctx context.Context, kind faultKind, chance *rand.Rand) erro
 // terminate asks a gateway to stop, which must lose nothing, and starts it again.
 func (s *soak) terminate(ctx context.Context) error {
 	process := s.fleet.nodes[mortal].process
-	process.stop()
+	process.stopWithin(recovery)
 	if status := process.cmd.ProcessState.ExitCode(); status != 0 {
 		s.report(foundProcess, fmt.Sprintf("a gateway that was asked to stop ended with %s: %.300s", process.cmd.ProcessState, process.tail()))
 	}
