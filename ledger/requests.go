@@ -110,11 +110,17 @@ func (l *Ledger) storedAnswer(ctx context.Context, act Act) (Answer, bool, error
 }
 
 func (l *Ledger) administerOnce(ctx context.Context, act Act, do func(context.Context, *Admin) (Answer, error)) (Answer, error) {
-	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	// The connection stays this request's until its warnings have been read.
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return Answer{}, coldError("connect", err)
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return Answer{}, coldError("begin", err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer func() { _ = l.within(tx.Rollback) }()
 	a := &Admin{tx: tx, ledger: l, actor: act.Actor}
 	if err := tx.QueryRow(ctx, sql.Query("clock")).Scan(&a.nowMS); err != nil {
 		return Answer{}, coldError("ask the clock", err)
@@ -126,12 +132,13 @@ func (l *Ledger) administerOnce(ctx context.Context, act Act, do func(context.Co
 	if err := a.keep(ctx, act, answer); err != nil {
 		return Answer{}, err
 	}
-	// From here on the request's own context no longer counts: a cancelled COMMIT would be unknown.
-	forgetWarning(tx.Conn())
-	if err := tx.Commit(context.WithoutCancel(ctx)); err != nil {
+	// From here on the request's own context no longer counts: a cancelled COMMIT would be unknown. So is one
+	// whose answer does not come.
+	forgetWarning(conn.Conn())
+	if err := l.within(tx.Commit); err != nil {
 		return Answer{}, commitError(err)
 	}
-	if err := warningOf(tx.Conn()); err != nil {
+	if err := warningOf(conn.Conn()); err != nil {
 		return Answer{}, commitError(err)
 	}
 	for _, f := range a.onCommit {

@@ -41,6 +41,13 @@ func setup(t *testing.T, opts ...func(*ledger.Options)) *bundle {
 
 func setupOn(t *testing.T, url string, opts ...func(*ledger.Options)) *bundle {
 	t.Helper()
+	b := newBundle(t, url)
+	b.ledger = b.open(t, opts...)
+	return b
+}
+
+func newBundle(t *testing.T, url string) *bundle {
+	t.Helper()
 	b := &bundle{url: url, receipt: newSigner(t, 1), permit: newSigner(t, 2)}
 	keys, err := jws.NewKeySet(
 		jws.Key{ID: b.receipt.KeyID(), Public: b.receipt.Public(), Purpose: jws.PurposeReceipt, Status: jws.StatusActive},
@@ -50,7 +57,6 @@ func setupOn(t *testing.T, url string, opts ...func(*ledger.Options)) *bundle {
 		t.Fatal(err)
 	}
 	b.keys = keys
-	b.ledger = b.open(t, opts...)
 	return b
 }
 
