@@ -213,7 +213,7 @@ func TestProbeIsAskedAgain(t *testing.T) {
 	silence := []string{
 		says("unknown"), "", "503", `{"content":[{"type":"text","text":"delivered"}]}`, says("Delivered"),
 		`{"content":[],"isError":true,"structuredContent":{"status":"delivered"}}`,
-		`{"content":[],"structuredContent":{"status":"unknown","status":"not_delivered"}}`,
+		`{"content":[],"structuredContent":{"status":"not_delivered","status":"unknown"}}`,
 		`{"content":[],"structuredContent":{"status":["not_delivered"]}}`,
 	}
 	var due time.Time
