@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,9 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	})
 	s := newSystemOn(t, fmt.Sprintf("database: {url: %q}", server.URL()), "limits: {lease: 3s, timeouts: {store: 1s}}")
+	// A call may take longer than the outage.
+	writeFile(t, s.config, strings.Replace(string(readFile(t, s.config)), "timeout: 60s", "timeout: 5m", 1))
+	s.restart(t)
 	x, y, z := s.newTenant(t, 900_000, anything()), s.newTenant(t, 1000, anything()), s.newTenant(t, 1000, anything())
 	m := &told{last: map[string]answer{}, counts: map[string]int{}}
 	const workers, kept = 24, 8
