@@ -233,9 +233,9 @@ func (r *row) lateSettlement() error {
 	if err != nil {
 		return err
 	}
-	taken, err := r.finished(key)
-	if err != nil || taken.Reason != receipts.ReasonGatewayInterrupted {
-		return fmt.Errorf("the takeover left %+v, %v", taken, err)
+	taken, err := r.interrupted(key)
+	if err != nil {
+		return err
 	}
 	// It is back.
 	if err := r.ask("update instances set heartbeat_at = now() where id = $1::uuid", nil, instance); err != nil {
@@ -250,12 +250,24 @@ func (r *row) lateSettlement() error {
 		return err
 	}
 	again, err := r.finished(key)
-	if err != nil || again.Receipt != taken.Receipt {
-		return fmt.Errorf("the late result changed the outcome: %+v, %v", again, err)
+	if err != nil {
+		return err
+	}
+	if again.Receipt != taken.Receipt {
+		return fmt.Errorf("the late result changed the outcome: %+v", again)
 	}
 	return r.until("the late result is kept", func() (bool, error) {
 		var n int
 		err := r.ask("select count(*) from late_results where wallet_id = $1 and outcome = 'succeeded'", []any{&n}, r.permit.Wallet)
 		return n == 1, err
 	})
+}
+
+// interrupted reads a call that a takeover has settled.
+func (r *row) interrupted(key string) (*ledger.Operation, error) {
+	op, err := r.finished(key)
+	if err == nil && (op.Outcome != receipts.Uncertain || op.Reason != receipts.ReasonGatewayInterrupted) {
+		err = fmt.Errorf("the takeover left %+v", op)
+	}
+	return op, err
 }

@@ -108,11 +108,8 @@ func (r *row) takeover() error {
 			return err
 		}
 	}
-	op, err := r.finished(running)
-	if err != nil || op.Outcome != receipts.Uncertain || op.Reason != receipts.ReasonGatewayInterrupted {
-		return fmt.Errorf("the takeover left %+v, %v", op, err)
-	}
-	return nil
+	_, err = r.interrupted(running)
+	return err
 }
 
 // keepLease strikes one heartbeat: a process that lives must not lose its lease by it.
@@ -154,9 +151,8 @@ func (r *row) loseLease() error {
 	for range 50 {
 		r.proxy.Arm(chaosproxy.Strike{Match: textOf("heartbeat"), Fault: chaosproxy.NotExecuted})
 	}
-	op, err := r.finished(key)
-	if err != nil || op.Reason != receipts.ReasonGatewayInterrupted {
-		return fmt.Errorf("the takeover left %+v, %v", op, err)
+	if _, err := r.interrupted(key); err != nil {
+		return err
 	}
 	r.proxy.Disarm()
 	r.before = r.proxy.Struck()
@@ -191,8 +187,12 @@ func (r *row) pruned() error {
 		return err
 	}
 	for key, e := range r.journal {
-		if op, err := r.finished(key); err != nil || !op.Pruned() || (e.answered != nil && op.Receipt != e.answered.Receipt) {
-			return fmt.Errorf("afterwards: %+v, %v", op, err)
+		op, err := r.finished(key)
+		if err != nil {
+			return err
+		}
+		if !op.Pruned() || (e.answered != nil && op.Receipt != e.answered.Receipt) {
+			return fmt.Errorf("afterwards: %+v", op)
 		}
 	}
 	return nil
@@ -251,15 +251,14 @@ func (r *row) decision() error {
 		return err
 	}
 	op, err := r.finished(key)
-	if err != nil || op.Outcome != receipts.Reconciled || op.Resolution != receipts.NotDelivered || op.Receipt != receipt || op.Charged != 0 {
-		return fmt.Errorf("decided, and stored as %+v, %v", op, err)
+	if err != nil {
+		return err
+	}
+	if op.Outcome != receipts.Reconciled || op.Resolution != receipts.NotDelivered || op.Receipt != receipt || op.Charged != 0 {
+		return fmt.Errorf("decided, and stored as %+v", op)
 	}
 	r.entry(key).answered, r.entry(key).ending = op, nil
-	var n int
-	if err := r.ask("select count(*) from receipts where wallet_id = $1", []any{&n}, r.permit.Wallet); err != nil || n != 2 {
-		return fmt.Errorf("%d receipts, want 2: %v", n, err)
-	}
-	return nil
+	return r.count("select count(*) from receipts where wallet_id = $1", 2)
 }
 
 func (r *row) decide(ctx context.Context, operation string) (receipt string, err error) {

@@ -112,8 +112,11 @@ func (r *row) claim(key string) (*ledger.Granted, error) {
 	case got.Granted != nil:
 		e.dispatched = append(e.dispatched, got.Granted.ID)
 		stored, err := r.direct.Lookup(ctx, r.permit.Wallet, key)
-		if err != nil || stored == nil || stored.ID != got.Granted.ID {
-			return nil, fmt.Errorf("%s is dispatched, and its claim is not durable: %+v, %v", key, stored, err)
+		if err != nil {
+			return nil, err
+		}
+		if stored == nil || stored.ID != got.Granted.ID {
+			return nil, fmt.Errorf("%s is dispatched, and its claim is not durable: %+v", key, stored)
 		}
 	}
 	return got.Granted, nil
