@@ -141,7 +141,7 @@ func TestOnlyOnePlace(t *testing.T) {
 		"filippo.io/edwards25519":      {"internal/jws"},
 		"github.com/jackc/pgx/v5":      {"ledger", "sql", "internal/embeddedpg", "internal/testdb", "internal/chaosproxy", "cmd/counterfoil/…"},
 		"net/http":                     {"gateway", "gateway/…", "cmd/counterfoil/…", "cmd/paytool/…", "internal/apitest"},
-		"os/exec":                      {"internal/embeddedpg", "cmd/counterfoil/…"},
+		"os/exec":                      {"internal/embeddedpg", "internal/testdb", "cmd/counterfoil/…"},
 	} {
 		for _, p := range packages(t) {
 			if slices.Contains(p.Imports, imported) && !matches(allowed, p.name()) {
