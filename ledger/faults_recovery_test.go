@@ -222,9 +222,11 @@ func (r *row) decision() error {
 	r.arm()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
+	var told string
 	answered := make(chan error, 1)
 	go func() {
-		_, err := r.decide(ctx, g.ID)
+		var err error
+		told, err = r.decide(ctx, g.ID)
 		answered <- err
 	}()
 	select {
@@ -235,6 +237,7 @@ func (r *row) decision() error {
 	if err != nil && !notSaid(err) {
 		return fmt.Errorf("the operator was told: %w", err)
 	}
+	acknowledged := err == nil
 	r.proxy.Release()
 	var receipt string
 	err = r.until("the decision is repeated", func() (bool, error) {
@@ -249,6 +252,9 @@ func (r *row) decision() error {
 	})
 	if err != nil {
 		return err
+	}
+	if acknowledged && told != receipt {
+		return errors.New("the decision that was acknowledged is not the one that is stored")
 	}
 	op, err := r.finished(key)
 	if err != nil {
