@@ -199,15 +199,25 @@ func hotPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	config.MinConns = 1
 	config.ConnConfig.OnNotice = keepWarning
 	params := config.ConnConfig.RuntimeParams
-	params["application_name"] = "counterfoil"
+	bindSession(params, o)
 	for name, value := range map[string]string{
-		"role": sql.Role, "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
+		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off",
 		"plan_cache_mode": "force_generic_plan", "jit": "off",
-		"statement_timeout": "10000", "idle_in_transaction_session_timeout": milliseconds(idleLimit(o.Lease)),
+		"statement_timeout": "10000",
 	} {
 		params[name] = value
 	}
 	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// bindSession names the session and its role, and lets the server end it, and with it its locks, when nobody is at its
+// other end. Half a pipeline from a host that has vanished is no idle transaction: only probes of the
+// connection tell.
+func bindSession(params map[string]string, o Options) {
+	params["application_name"] = "counterfoil"
+	params["role"] = sql.Role
+	params["idle_in_transaction_session_timeout"] = milliseconds(idleLimit(o.Lease))
+	params["tcp_keepalives_idle"], params["tcp_keepalives_interval"], params["tcp_keepalives_count"] = "5", "2", "3"
 }
 
 // coldPool opens the pool of everything that is no hot path.
@@ -219,10 +229,8 @@ func coldPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	config.MaxConns = 6
 	config.ConnConfig.OnNotice = keepWarning
 	params := config.ConnConfig.RuntimeParams
-	params["application_name"] = "counterfoil"
-	params["role"] = sql.Role
+	bindSession(params, o)
 	params["statement_timeout"] = "30000"
-	params["idle_in_transaction_session_timeout"] = milliseconds(idleLimit(o.Lease))
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
