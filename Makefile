@@ -35,11 +35,15 @@ race:
 fuzz:
 	.ci/fuzz $(FUZZTIME)
 
-# Kills, pauses and stops at random moments: as many rounds or seconds a test, all tests at once.
+# The long forms: kills, pauses and stops at random moments, as many rounds or seconds a test, all at once; every row
+# of the fault table; long histories; a minute without a database; what an asynchronous standby loses.
 # COUNTERFOIL_SEED=n makes the choices of an earlier run.
 crash:
 	COUNTERFOIL_KILL_ROUNDS=$(KILL_ROUNDS) COUNTERFOIL_KILL_SECONDS=$(KILL_SECONDS) \
 		$(GO) test -v -count=1 -parallel=6 -timeout=40m -run='AtRandom|OneOfThreeKilled|DatabaseKilled|StoppedUnderLoad' ./cmd/counterfoil/e2e
+	COUNTERFOIL_LONG=1 COUNTERFOIL_ASYNC_FAILOVER=1 $(GO) test -v -count=1 -timeout=20m -run='DatabaseAway|Failover' ./cmd/counterfoil/e2e
+	COUNTERFOIL_FAULTS=all COUNTERFOIL_FAULT_ROUNDS=300 COUNTERFOIL_HISTORIES=200 \
+		$(GO) test -count=1 -timeout=60m -run='Fault|Histories' ./ledger
 	$(GO) test -count=1 -timeout=20m -run='Crash|Kill' ./cmd/counterfoil/... ./ledger ./internal/...
 
 mutants:
