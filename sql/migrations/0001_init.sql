@@ -128,7 +128,6 @@ create table operations (
     authorized     bigint not null check (authorized between 0 and 9007199254740991),
     value_currency text,
     value_amount   bigint check (value_amount between 0 and 9007199254740991),
-    reference      text check (reference <> ''), -- the operation reference, where the tool has one
     started_ms     bigint not null check (started_ms > 0),
     primary key (wallet_id, key),
     check ((value_currency is null) = (value_amount is null))
@@ -149,16 +148,6 @@ create table holds (
     primary key (wallet_id, operation_id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
--- An operation reference in use: one effect for each (wallet, tool, reference), whatever the key. The row
--- goes when the operation turns out not to have been delivered, or when an operator releases it.
-create table operation_refs (
-    wallet_id    text not null,
-    tool         text not null,
-    reference    text not null check (reference <> ''),
-    operation_id uuid not null,
-    primary key (wallet_id, tool, reference)
-);
-
 -- A receipt's signing input is the truth; the other columns are an index of it. A terminal receipt has
 -- its operation's id, so the unique index is the guard of "one terminal outcome, one receipt" (I5).
 create table receipts (
@@ -176,34 +165,7 @@ create table receipts (
     primary key (wallet_id, seq)
 );
 create unique index receipts_id on receipts (id, wallet_id);
-
--- The queue of reconciliations: operations whose outcome is uncertain. As small as what waits; probe_at is
--- when the tool's probe may be asked again, probes how often it was.
-create table uncertain (
-    wallet_id    text not null,
-    operation_id uuid not null,
-    tool         text not null,
-    charged      bigint not null check (charged between 0 and 9007199254740991),
-    since_ms     bigint not null check (since_ms > 0),
-    probes       integer not null default 0 check (probes >= 0),
-    probe_at     timestamptz,
-    primary key (wallet_id, operation_id)
-) with (fillfactor = 50);
-
--- A decision about an uncertain operation, once for each (the primary key is the guard of I5): receipt_id is
--- the receipt that says it, charged_before what the uncertain one charged.
-create table reconciliations (
-    wallet_id          text not null,
-    operation_id       uuid not null,
-    receipt_id         uuid not null,
-    resolution         text not null check (resolution in ('delivered', 'not_delivered')),
-    evidence           text not null check (evidence <> ''),
-    provider_reference text not null,
-    charged_before     bigint not null check (charged_before between 0 and 9007199254740991),
-    actor              text not null,
-    decided_ms         bigint not null check (decided_ms > 0),
-    primary key (wallet_id, operation_id)
-);
+create index receipts_uncertain on receipts (wallet_id, operation_id) where outcome = 'delivery_uncertain';
 
 create table signatures (
     receipt_id uuid not null,
@@ -238,19 +200,12 @@ create table deposits (
     primary key (wallet_id, reference)
 );
 
--- The result an agent was answered under a receipt, before `_meta` members of ours. Apart, so that bodies
--- can be pruned.
+-- The result an agent was answered, before `_meta` members of ours. Apart, so that bodies can be pruned.
 create table responses (
-    wallet_id  text not null,
-    receipt_id uuid not null,
-    result     bytea not null,
-    primary key (wallet_id, receipt_id)
-);
-
--- How far the pruning of response bodies has come: those of earlier receipts are gone.
-create table pruning (
-    one   smallint primary key check (one = 1),
-    up_to uuid not null
+    wallet_id    text not null,
+    operation_id uuid not null,
+    result       bytea not null,
+    primary key (wallet_id, operation_id)
 );
 
 -- What an upstream answered to an operation that had meanwhile been settled as uncertain: evidence.
@@ -260,7 +215,6 @@ create table late_results (
     outcome      text not null,
     reason       text,
     result       bytea not null,
-    scrubbed     boolean not null,
     arrived_at   timestamptz not null default now(),
     primary key (wallet_id, operation_id)
 );
