@@ -5,8 +5,9 @@ from (
     select o.wallet_id, o.id, o.tool, o.reference
     from operations o
     left join reconciliations c on c.wallet_id = o.wallet_id and c.operation_id = o.id
-    left join receipts r on r.id = coalesce(c.receipt_id, o.id) and r.wallet_id = o.wallet_id
-    where o.reference is not null and (r.id is null or r.calls_kept = 1)
+    left join receipts r on r.id = o.id and r.wallet_id = o.wallet_id
+    left join receipts d on d.id = c.receipt_id and d.wallet_id = c.wallet_id
+    where o.reference is not null and (r.id is null or coalesce(d.calls_kept, r.calls_kept) = 1)
         and not exists (
             select 1 from audit a where a.action = 'operation.reference_released' and a.subject = 'op_' || o.id::text
         )
