@@ -39,14 +39,18 @@ func main() {
 	}
 	began := time.Now()
 	survived := runAll(list)
-	fmt.Printf("%d breaks, %d not seen, %.0f s\n", len(list), survived, time.Since(began).Seconds())
-	if survived > 0 {
+	fmt.Printf("%d breaks, %d not seen, %.0f s\n", len(list), len(survived), time.Since(began).Seconds())
+	for _, line := range survived {
+		fmt.Println(line)
+	}
+	if len(survived) > 0 {
 		os.Exit(1)
 	}
 }
 
-// runAll runs two at a time: most of a break's time is one compiler or one test.
-func runAll(list []*mutant) (survived int) {
+// runAll runs two at a time: most of a break's time is one compiler or one test. It returns a line for each
+// break that no test saw.
+func runAll(list []*mutant) (survived []string) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 2)
@@ -60,8 +64,9 @@ func runAll(list []*mutant) (survived int) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				survived++
-				fmt.Printf("NOT SEEN %s (%s): %v\n", m.name, m.title, err)
+				line := fmt.Sprintf("NOT SEEN %s (%s): %v", m.name, m.title, err)
+				survived = append(survived, line)
+				fmt.Println(line)
 				return
 			}
 			fmt.Printf("red %-28s %s: %s [%.0f s]\n", m.name, m.folder, m.test, time.Since(began).Seconds())
