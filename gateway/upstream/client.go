@@ -48,9 +48,30 @@ type Call struct {
 	Trace            map[string]string // of it only traceparent, tracestate and baggage go up
 	MaxResponseBytes int64             // 0: 4 MiB
 	Actual           string            // RFC 6901 pointer to the actual cost in the result, "" none
+	// Capabilities is the JSON object of what the caller declared it can do, told to a modern server
+	// and to no other; nil: {}.
+	Capabilities []byte
+	// MayAsk says that the caller can be asked for input. Where it cannot, a tool that asks has failed.
+	MayAsk bool
+	// Input is what the caller answers to a round, or gave with its first call; nil: nothing.
+	Input *Input
 	// Progress, where set, asks for progress and gets the params of each notification while the
 	// call runs. The bytes are valid only until it returns.
 	Progress func(params []byte)
+}
+
+// Input is the caller's side of a round: raw JSON values that go up as they are.
+type Input struct {
+	Responses []byte // inputResponses, an object of objects; nil: absent
+	State     []byte // requestState, a string; nil: absent
+}
+
+// Round is a tool's question. The tool has not run: it waits to be called again with the answers.
+type Round struct {
+	// Result is the whole input_required result, undressed and scrubbed like any other, but with its
+	// resultType.
+	Result []byte
+	State  []byte // its requestState, a JSON string; nil where there is none
 }
 
 // Answer is the one outcome of a call.
@@ -60,6 +81,8 @@ type Answer struct {
 	// Result is the upstream's result object without the dressing of its protocol era, scrubbed of
 	// our secrets, every other byte as it came; nil where there is none.
 	Result []byte
+	// Round is set where the tool asks for input, which is no outcome: Outcome is "" then.
+	Round *Round
 	// Error is the upstream's JSON-RPC error object, scrubbed; nil where there is none.
 	Error    []byte
 	Actual   *int64 // nil: missing or not an integer from 0 to 2^53-1
@@ -124,6 +147,10 @@ func (c *Client) Call(ctx context.Context, call Call) Answer {
 	p, err := c.peer(ctx)
 	if err != nil {
 		return unprobed(err)
+	}
+	if call.Input != nil && !p.modern {
+		// It would run the tool without the answers, and one of them may be "no".
+		return failed(receipts.ReasonUpstreamRejected, "not sent: a server of the handshake era cannot be given input")
 	}
 	id := c.lastID.Add(1)
 	r := c.post(ctx, request{

@@ -88,9 +88,6 @@ func answeredRows() []row {
 		{"tool error", body(200, "application/json", func(id string) string {
 			return rpcResult(id, `{"content":[],"isError":true}`)
 		}), receipts.Failed, receipts.ReasonToolError, none, false, 0},
-		{"asks for input", body(200, "application/json", func(id string) string {
-			return rpcResult(id, `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`)
-		}), receipts.Failed, receipts.ReasonInputAbandoned, none, false, 0},
 		{
 			"error 32602 after acting", body(200, "application/json", func(id string) string { return rpcError(id, -32602) }),
 			receipts.Uncertain, receipts.ReasonUpstreamError,

@@ -22,11 +22,12 @@ const (
 	headerName    = "Mcp-Name"
 	headerParam   = "Mcp-Param-"
 
-	// What a modern request says about its sender; of the caller we pass on nothing but trace keys.
-	modernMeta = `"io.modelcontextprotocol/protocolVersion":"` + modernVersion + `",` +
-		`"io.modelcontextprotocol/clientCapabilities":{},` +
-		`"io.modelcontextprotocol/clientInfo":` + clientInfo
-	clientInfo = `{"name":"` + clientName + `","version":"1"}`
+	// What a modern request says about its sender: ourselves, with the capabilities of the caller for
+	// whom we ask.
+	metaVersion      = `"io.modelcontextprotocol/protocolVersion":"` + modernVersion + `",`
+	metaCapabilities = `"io.modelcontextprotocol/clientCapabilities":`
+	metaClient       = `,"io.modelcontextprotocol/clientInfo":` + clientInfo + `,`
+	clientInfo       = `{"name":"` + clientName + `","version":"1"}`
 )
 
 // traceKeys are the only members of a caller's _meta that go up.
@@ -38,18 +39,40 @@ func callBody(p *peer, id int64, call Call) []byte {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	body := make([]byte, 0, 512+len(call.Tool)+len(arguments))
+	body := make([]byte, 0, 512+len(call.Tool)+len(arguments)+len(call.Capabilities)+call.Input.size())
 	body = appendHead(body, id, "tools/call")
 	body = append(body, `{"name":`...)
 	body = canon.AppendString(body, call.Tool)
 	body = append(body, `,"arguments":`...)
 	body = append(body, arguments...)
-	token := int64(0)
+	body = call.Input.append(body)
+	m := meta{modern: p.modern, capabilities: call.Capabilities, trace: call.Trace}
 	if call.Progress != nil {
-		token = id
+		m.token = id
 	}
-	body = appendMeta(body, p.modern, token, call.Trace)
+	body = m.append(body)
 	return append(body, "}}"...)
+}
+
+func (in *Input) size() int {
+	if in == nil {
+		return 0
+	}
+	return len(in.Responses) + len(in.State) + 64
+}
+
+// append adds the members of a call's params that answer a round.
+func (in *Input) append(body []byte) []byte {
+	if in == nil {
+		return body
+	}
+	if in.Responses != nil {
+		body = append(append(body, `,"inputResponses":`...), in.Responses...)
+	}
+	if in.State != nil {
+		body = append(append(body, `,"requestState":`...), in.State...)
+	}
+	return body
 }
 
 // plainBody writes any other message; members are the params' own, ending in a comma where there are
@@ -59,12 +82,11 @@ func plainBody(modern bool, id int64, method, members string) []byte {
 	body = append(body, '{')
 	body = append(body, members...)
 	if members == "" {
-		meta := appendMeta(nil, modern, 0, nil)
-		if len(meta) > 0 {
-			body = append(body, meta[1:]...)
+		if member := (meta{modern: modern}).append(nil); len(member) > 0 {
+			body = append(body, member[1:]...)
 		}
 	} else {
-		body = appendMeta(body, modern, 0, nil)
+		body = meta{modern: modern}.append(body)
 	}
 	return append(body, "}}"...)
 }
@@ -80,21 +102,33 @@ func appendHead(body []byte, id int64, method string) []byte {
 	return append(body, `","params":`...)
 }
 
-// appendMeta appends a comma and the _meta member, or nothing where there is nothing to say.
-func appendMeta(body []byte, modern bool, token int64, trace map[string]string) []byte {
+// meta is what a message says beside its params.
+type meta struct {
+	modern       bool
+	capabilities []byte // nil: {}
+	token        int64  // of progress; 0: none is wanted
+	trace        map[string]string
+}
+
+// append adds a comma and the _meta member, or nothing where there is nothing to say.
+func (m meta) append(body []byte) []byte {
 	start := len(body)
 	body = append(body, `,"_meta":{`...)
 	empty := len(body)
-	if modern {
-		body = append(append(body, modernMeta...), ',')
+	if m.modern {
+		body = append(append(body, metaVersion...), metaCapabilities...)
+		if m.capabilities == nil {
+			body = append(body, "{}"...)
+		}
+		body = append(append(body, m.capabilities...), metaClient...)
 	}
-	if token != 0 {
+	if m.token != 0 {
 		body = append(body, `"progressToken":`...)
-		body = append(strconv.AppendInt(body, token, 10), ',')
+		body = append(strconv.AppendInt(body, m.token, 10), ',')
 	}
-	if len(trace) > 0 {
+	if len(m.trace) > 0 {
 		for _, key := range traceKeys() {
-			if value, ok := trace[key]; ok {
+			if value, ok := m.trace[key]; ok {
 				body = append(append(append(body, '"'), key...), `":`...)
 				body = append(canon.AppendString(body, value), ',')
 			}

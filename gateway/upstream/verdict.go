@@ -14,6 +14,9 @@ import (
 )
 
 const (
+	kindComplete      = "complete"
+	kindInputRequired = "input_required"
+
 	codeInvalidRequest = -32600
 	codeUnknownMethod  = -32601
 	codeHeaderMismatch = -32020
@@ -64,9 +67,9 @@ func (c *Client) accept(r reply, p *peer, call Call) Answer {
 	switch {
 	case !ok:
 		return uncertain(receipts.ReasonResponseRejected, "the result is not shaped like that of a tool")
-	case shape.kind == "input_required":
-		return failed(receipts.ReasonInputAbandoned, "the tool asked for input, which this version does not relay")
-	case p.modern && shape.kind != "complete":
+	case shape.kind == kindInputRequired:
+		return c.question(r.message.result, shape, p, call)
+	case p.modern && shape.kind != kindComplete:
 		return uncertain(receipts.ReasonResponseRejected, "the result is of an unknown type")
 	}
 	result, scrubbed, ok := c.scrub(shape.undress(r.message.result), p, call)
@@ -144,7 +147,7 @@ type shape struct {
 // shapeOf refuses results on which a reader would stumble: we add to content and to _meta, so they
 // must be what the protocol says they are.
 func shapeOf(result []byte) (s shape, ok bool) {
-	s.kind = "complete"
+	s.kind = kindComplete
 	members, ok := objectOf(result)
 	if !ok {
 		return s, false
@@ -180,7 +183,10 @@ func (s shape) undress(result []byte) []byte {
 		return bytes.Clone(result)
 	}
 	out, _ := rebuild(result, func(m *members) (value []byte, keep bool) {
-		if isDressing(m) {
+		switch {
+		case s.kind == kindInputRequired && m.is("resultType"):
+			return m.value, true
+		case isDressing(m), s.kind == kindInputRequired && isInput(m) && isNull(m.value):
 			return nil, false
 		}
 		if !s.meta || !m.is("_meta") {
