@@ -253,36 +253,51 @@ func (h *history) crash(rt *rapid.T) {
 		rt.Fatal(err)
 	}
 	h.open(rt, g)
-	h.lost(rt, func(key string) bool { return h.owner[key] == g })
+	h.lost(rt, func(key string) bool { return h.owner[key] == g }, func() {})
 }
 
 // takeover makes both gateways look silent for longer than their lease, and lets a third find what they run.
 func (h *history) takeover(rt *rapid.T) {
-	h.b.exec(h.t, "update instances set heartbeat_at = 'epoch'")
+	silent := func() { h.b.exec(h.t, "update instances set heartbeat_at = 'epoch'") }
+	silent()
 	third, err := ledger.Open(context.Background(), h.b.options())
 	if err != nil {
 		rt.Fatal(err)
 	}
-	h.lost(rt, func(string) bool { return true })
+	h.lost(rt, func(string) bool { return true }, silent)
 	h.b.exec(h.t, "update instances set heartbeat_at = now()") // they are heard of again
 	if err := third.Close(context.Background()); err != nil {
 		rt.Fatal(err)
 	}
 }
 
-// lost waits until the running calls that were lost are uncertain.
-func (h *history) lost(rt *rapid.T, which func(key string) bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+// lost waits until the running calls that were lost are uncertain. again makes their gateways silent once more: a
+// heartbeat may have come between.
+func (h *history) lost(rt *rapid.T, which func(key string) bool, again func()) {
+	deadline := time.Now().Add(time.Minute)
 	for _, key := range h.m.running() {
 		if !which(key) {
 			continue
 		}
-		op, err := h.b.ledger.Wait(ctx, h.wallet, key)
-		if err != nil || !op.Finished() {
-			rt.Fatalf("nobody settles %s: %+v, %v", key, op, err)
+		op := h.waitFor(rt, key)
+		for !op.Finished() && time.Now().Before(deadline) {
+			again()
+			op = h.waitFor(rt, key)
+		}
+		if !op.Finished() {
+			rt.Fatalf("nobody settles %s: %+v", key, op)
 		}
 		h.m.end(h.m.ops[key], receipts.Uncertain, receipts.ReasonGatewayInterrupted, payout.Price)
 		h.same(rt, h.m.ops[key], op)
 	}
+}
+
+func (h *history) waitFor(rt *rapid.T, key string) *ledger.Operation {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	op, err := h.b.ledger.Wait(ctx, h.wallet, key)
+	if err != nil || op == nil {
+		rt.Fatalf("wait for %s: %+v, %v", key, op, err)
+	}
+	return op
 }
