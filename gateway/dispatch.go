@@ -53,11 +53,10 @@ func (g *Gateway) await(ctx context.Context, r Request) (*ledger.Operation, *Ref
 // prepare gathers all that T1 decides on, and refuses what can have no receipt:
 // an unknown tool, identity in the arguments, a permit that is none of ours, no reference where there must be one.
 func (g *Gateway) prepare(ctx context.Context, r Request) (*entry, *ledger.Claim, *Refusal) {
-	tool, ok := g.catalogue.byName[r.Tool]
-	if !ok {
-		return nil, nil, &Refusal{Reason: receipts.ReasonToolUnknown}
+	tool, def, refusal := g.callable(r.Tool)
+	if refusal != nil {
+		return nil, nil, refusal
 	}
-	def := tool.def.Load()
 	if name := identityName(r.Arguments, def.properties); name != "" {
 		return nil, nil, &Refusal{
 			Reason: receipts.ReasonIdentityInArguments,
@@ -78,6 +77,15 @@ func (g *Gateway) prepare(ctx context.Context, r Request) (*entry, *ledger.Claim
 		RequestHash: requestHash(r, permit.ID), Arguments: r.Arguments,
 		Fit: permit.Fit(tool.policy, r.Arguments), Price: tool.Price, Ref: reference,
 	}, nil
+}
+
+// callable finds a tool that something may be sent to now, and its definition in force.
+func (g *Gateway) callable(name string) (*entry, *definition, *Refusal) {
+	tool, ok := g.catalogue.byName[name]
+	if !ok {
+		return nil, nil, &Refusal{Reason: receipts.ReasonToolUnknown}
+	}
+	return tool, tool.def.Load(), nil
 }
 
 // permitOf finds the permit that the call is made under. Whose it is counts
@@ -149,7 +157,7 @@ func (g *Gateway) callOnce(ctx context.Context, t *entry, granted *ledger.Grante
 	}()
 	return t.client.Call(ctx, upstream.Call{
 		Tool: t.UpstreamTool, Arguments: r.Arguments, OperationKey: granted.OperationKey, Handle: granted.ID,
-		Trace: r.Trace, MaxResponseBytes: t.MaxResponseBytes, Actual: t.ActualPointer,
+		Trace: r.Trace, Progress: r.Progress, MaxResponseBytes: t.MaxResponseBytes, Actual: t.ActualPointer,
 	})
 }
 

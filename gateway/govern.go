@@ -23,6 +23,9 @@ type Request struct {
 	Arguments   []byte        // canonical (RFC 8785): these bytes are hashed, and these go upstream
 	Wait        time.Duration // how long to wait for the same key's running call
 	Trace       map[string]string
+	// Progress, where set, is told what the tool says while it works. It must not
+	// block; the bytes are valid only until it returns.
+	Progress func(params []byte)
 }
 
 // Answer is a governed outcome: what is stored about the operation.

@@ -11,8 +11,12 @@ import (
 	"counterfoil/receipts"
 )
 
-// writeJSON sends one body, whole: its length is known, nothing is streamed.
+// writeJSON sends one body, whole and with its length, or as the last event where
+// progress was told before: the status has been sent by then.
 func writeJSON(c echo.Context, status int, body []byte) error {
+	if streaming(c) {
+		return writeEvent(c, body)
+	}
 	h := c.Response().Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore

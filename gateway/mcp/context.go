@@ -22,6 +22,7 @@ type params struct {
 	version    []byte
 	caps       []byte
 	metaSource []byte // _meta["counterfoil/context"]
+	progress   []byte // _meta.progressToken
 	trace      map[string]string
 }
 
@@ -80,6 +81,8 @@ func (p *params) readMeta(meta []byte) *fault {
 			p.caps = value
 		case "counterfoil/context":
 			p.metaSource = value
+		case "progressToken":
+			p.progress = value
 		case "traceparent", "tracestate", "baggage":
 			if s, ok := gateway.String(value); ok {
 				if p.trace == nil {

@@ -137,13 +137,7 @@ func goodID(id []byte) bool {
 	if id[0] == '"' {
 		return utf8.Valid(id) && jsontext.Value(id).IsValid()
 	}
-	digits := bytes.TrimPrefix(id, []byte("-"))
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(digits) > 0
+	return stringOrInteger(id)
 }
 
 // split reads the envelope of a checked body.

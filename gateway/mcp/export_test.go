@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"counterfoil/gateway"
 )
 
@@ -66,4 +68,24 @@ func Headers(method, raw, args string, params []gateway.ParamHeader, h http.Head
 		return e == modern, f.status, f.code
 	}
 	return e == modern, 0, 0
+}
+
+// Stream is what tests see of the relay of progress.
+type Stream struct{ s *stream }
+
+// ProgressTo begins to tell of progress; nil where the token is none.
+func ProgressTo(c echo.Context, token string) *Stream {
+	if s := progressTo(c, []byte(token)); s != nil {
+		return &Stream{s}
+	}
+	return nil
+}
+
+// Progress tells of one progress.
+func (s *Stream) Progress(params string) { s.s.progress([]byte(params)) }
+
+// Answer ends the stream with a message.
+func (s *Stream) Answer(message string) error {
+	s.s.end()
+	return writeJSON(s.s.c, http.StatusOK, []byte(message))
 }

@@ -82,7 +82,7 @@ func (d *door) serve(c echo.Context, agent *ledger.Agent, m message) (err error)
 	defer func() {
 		if v := recover(); v != nil {
 			d.g.Logger().Error("a request panicked", "method", m.method, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			if !c.Response().Committed {
+			if !c.Response().Committed || streaming(c) {
 				err = writeRefusal(c, m.id, &gateway.Refusal{Reason: receipts.ReasonInternal})
 			}
 		}

@@ -19,13 +19,20 @@ func (d *door) callTool(c echo.Context, r call) error {
 		}
 		return writeFault(c, r.id, f)
 	}
-	if refusal == nil {
-		var answer gateway.Answer
-		if answer, refusal = d.g.Govern(c.Request().Context(), req); refusal == nil {
-			return d.writeAnswer(c, r, answer)
-		}
+	if refusal != nil {
+		return writeRefusal(c, r.id, refusal)
 	}
-	return writeRefusal(c, r.id, refusal)
+	told := progressTo(c, r.params.progress)
+	if told != nil {
+		req.Progress = told.progress
+		defer told.end() // whatever befalls the call
+	}
+	answer, refusal := d.g.Govern(c.Request().Context(), req)
+	told.end()
+	if refusal != nil {
+		return writeRefusal(c, r.id, refusal)
+	}
+	return d.writeAnswer(c, r, answer)
 }
 
 func (d *door) writeAnswer(c echo.Context, r call, a gateway.Answer) error {

@@ -474,3 +474,12 @@ func (j *journal) String() string {
 	defer j.mu.Unlock()
 	return j.text.String()
 }
+
+// defaultPermit makes a permit the default of agt_1.
+func (h *house) defaultPermit(id string) {
+	h.t.Helper()
+	h.admin(func(ctx context.Context, a *ledger.Admin) error {
+		_, err := a.UpdateAgent(ctx, "agt_1", ledger.AgentChange{DefaultPermit: &id})
+		return err
+	})
+}
