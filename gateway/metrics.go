@@ -113,6 +113,11 @@ func (m *Metrics) OnInterrupted(tool string) {
 	m.calls.WithLabelValues(tool, string(receipts.Uncertain), string(receipts.ReasonGatewayInterrupted)).Inc()
 }
 
+// OnAbandoned counts an operation whose tool asked for input, and whose caller did not answer in time.
+func (m *Metrics) OnAbandoned(tool string) {
+	m.calls.WithLabelValues(tool, string(receipts.Failed), string(receipts.ReasonInputAbandoned)).Inc()
+}
+
 // SetUncertain says what waits for a reconciliation, as of now.
 func (m *Metrics) SetUncertain(risk ledger.AtRisk, now time.Time) {
 	m.uncertain.Set(float64(risk.Count))

@@ -48,6 +48,7 @@ func (l *Ledger) Claim(ctx context.Context, c *Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
+	job.record.instance = l.instance
 	job.term, _ = l.tenure.now(l.now(), l.lease)
 	lanes := l.shard(c.Wallet)
 	if lanes.settles.full() {
@@ -195,8 +196,8 @@ func (l *Ledger) resolveClaims(tickets []*ticket[*claimJob]) {
 }
 
 // awaited drops the tickets whose waiters have left: nothing of theirs was committed, and nothing will be.
-func awaited(tickets []*ticket[*claimJob]) []*ticket[*claimJob] {
-	var list []*ticket[*claimJob]
+func awaited[T any](tickets []*ticket[T]) []*ticket[T] {
+	var list []*ticket[T]
 	for _, t := range tickets {
 		if !t.forsaken() {
 			list = append(list, t)

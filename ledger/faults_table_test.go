@@ -161,7 +161,7 @@ func without() map[string]string {
 		read: {
 			"agent", "agent_by_key", "at_risk", "deposit", "export_receipts", "installation_id", "issuer_keys", "list_agent_keys",
 			"list_agents", "list_audit", "list_issuers", "list_open_operations", "list_operations", "list_permits", "list_receipts",
-			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "permit_token", "receipt", "statement",
+			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "permit_token", "receipt", "round_by_state", "statement",
 			"uncertain_queue", "wallet",
 		},
 		change: {
@@ -171,10 +171,10 @@ func without() map[string]string {
 		},
 		fsck: {
 			"fsck_begin", "fsck_calls", "fsck_open", "fsck_operations", "fsck_orphans", "fsck_receipts", "fsck_refs", "fsck_transfers",
-			"fsck_uncertain",
-			"fsck_usage", "fsck_wallets",
+			"fsck_rounds", "fsck_uncertain", "fsck_usage", "fsck_wallets",
 		},
-		start: {"durability", "installation", "insert_instance"},
+		start:                     {"durability", "installation", "insert_instance"},
+		"struck by its own tests": {"close_rounds", "continue_lock", "continue_write", "continued", "expired_rounds", "lookup_rounds", "park", "parked"},
 		"the last word of a process: without it, its lease runs out":                                            {"end_instance"},
 		"one statement that writes the next try before anybody asks: a fault costs a question, never an effect": {"due_probes"},
 	} {

@@ -30,6 +30,7 @@ type FsckReport struct {
 	Receipts   int64    `json:"receipts"`
 	Unsigned   int64    `json:"unsigned"` // receipts whose signature is not stored yet
 	Open       int64    `json:"open"`     // operations that are dispatching
+	Awaiting   int64    `json:"awaiting"` // operations that wait for input
 	FirstFault *Finding `json:"first_fault,omitempty"`
 }
 
@@ -44,7 +45,7 @@ type fsck struct {
 }
 
 // Fsck proves the database against the invariants I1, I2, I5, I6, I7, I9 and I11: references and answers that
-// must be kept, balances from transfers and
+// must be kept, rounds that can be answered once, balances from transfers and
 // holds, usage from receipts and holds, chains and signatures against keys, one receipt an operation. It
 // reads one snapshot and may run beside gateways. A broken row is a report with FirstFault; an error means
 // that nothing can be told. progress is called now and then; it may be nil.
@@ -70,7 +71,7 @@ func Fsck(ctx context.Context, url string, keys jws.KeySet, progress func(receip
 		heads: make(map[string]chainHead), calls: make(map[pair]map[string]int64),
 	}
 	for _, step := range []func(context.Context) error{
-		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.references, f.uncertain, f.orphans, f.receipts,
+		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.references, f.uncertain, f.orphans, f.rounds, f.receipts,
 	} {
 		err := step(ctx)
 		if errors.As(err, &f.report.FirstFault) {
@@ -159,7 +160,7 @@ func (f *fsck) callCounts(ctx context.Context) error {
 }
 
 func (f *fsck) operations(ctx context.Context) error {
-	err := f.each(ctx, "fsck_open", func(rows pgx.Rows) error { return rows.Scan(&f.report.Open) })
+	err := f.each(ctx, "fsck_open", func(rows pgx.Rows) error { return rows.Scan(&f.report.Open, &f.report.Awaiting) })
 	if err != nil {
 		return err
 	}
@@ -195,6 +196,26 @@ func (f *fsck) references(ctx context.Context) error {
 			what = "a reference is held that is not its own, or that it has to give back"
 		}
 		return &Finding{Invariant: "I1", Table: "operation_refs", Row: wallet + " " + prefixOperation + id.String(), What: what}
+	})
+}
+
+// rounds checks that whatever waits for input can be answered or given up, once, and nothing else can.
+func (f *fsck) rounds(ctx context.Context) error {
+	return f.each(ctx, "fsck_rounds", func(rows pgx.Rows) error {
+		var wallet string
+		var id pgUUIDText
+		var parked, asked bool
+		if err := rows.Scan(&wallet, &id, &parked, &asked); err != nil {
+			return fmt.Errorf("read round: %w", err)
+		}
+		table, what := "rounds", "it is another round than its operation waits in"
+		switch {
+		case !asked:
+			table, what = "holds", "its operation waits for input, and nobody knows which"
+		case !parked:
+			what = "its operation does not wait for input"
+		}
+		return &Finding{Invariant: "I1", Table: table, Row: wallet + " " + prefixOperation + id.String(), What: what}
 	})
 }
 

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"counterfoil/permits"
 	"counterfoil/receipts"
 	"counterfoil/sql"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // pause waits and reports true, or false as soon as the ledger closes.
@@ -43,6 +40,9 @@ func (l *Ledger) recoverForever() {
 	for {
 		if err := l.recover(); err != nil {
 			l.log.Warn("recovery will be tried again", "error", err)
+		}
+		if err := l.abandonRounds(); err != nil {
+			l.log.Warn("rounds that nobody has answered will be given up", "error", err)
 		}
 		l.countUncertain()
 		if unsigned != nil {
@@ -104,14 +104,30 @@ func (l *Ledger) countUncertain() {
 // recover turns the open holds of silent instances into delivery_uncertain: the call may have been sent,
 // nobody will ever know from here, and it is never sent again (I4).
 func (l *Ledger) recover() error {
+	n, err := l.settleAll(l.interrupted, l.interrupt)
+	if n > 0 {
+		l.log.Warn("operations of a silent gateway are now uncertain; reconcile them with the tool", "operations", n)
+	}
+	return err
+}
+
+// recoverBatch bounds how many operations one step of a recovery settles.
+const recoverBatch = 256
+
+// settleAll settles what a look finds, until it finds nothing more.
+func (l *Ledger) settleAll(look func(context.Context) ([]*Granted, error), settle func(*Granted) error) (n int, err error) {
 	for {
-		list, err := l.interrupted()
-		if err != nil || len(list) == 0 {
+		var list []*Granted
+		err := l.within(func(ctx context.Context) (err error) {
+			list, err = look(ctx)
 			return err
+		})
+		if err != nil || len(list) == 0 {
+			return n, err
 		}
 		settled := make(chan error, len(list))
 		for _, g := range list {
-			go func() { settled <- l.interrupt(g) }()
+			go func() { settled <- settle(g) }()
 		}
 		var failed error
 		for range list {
@@ -120,9 +136,9 @@ func (l *Ledger) recover() error {
 			}
 		}
 		if failed != nil {
-			return failed
+			return n, failed
 		}
-		l.log.Warn("operations of a silent gateway are now uncertain; reconcile them with the tool", "operations", len(list))
+		n += len(list)
 	}
 }
 
@@ -134,7 +150,7 @@ func (l *Ledger) interrupt(g *Granted) error {
 	s.Result = l.explain(Ending{Outcome: s.Outcome, Reason: s.Reason, Charged: s.Charged})
 	_, err := l.Settle(context.Background(), s)
 	if errors.Is(err, ErrSuperseded) {
-		return nil // another gateway was faster
+		return nil // another gateway was faster, or its owner is alive
 	}
 	if err == nil {
 		l.onInterrupted(g.record.tool)
@@ -142,44 +158,10 @@ func (l *Ledger) interrupt(g *Granted) error {
 	return err
 }
 
-// recoverBatch bounds how many operations one step of a recovery settles.
-const recoverBatch = 256
-
-func (l *Ledger) interrupted() ([]*Granted, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
-	defer cancel()
+func (l *Ledger) interrupted(ctx context.Context) ([]*Granted, error) {
 	rows, err := l.pool.Query(ctx, sql.Query("interrupted"), recoverBatch, pgUUID(l.instance), l.tenure.watched(l.now()).Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("find interrupted operations: %w", err)
 	}
-	defer rows.Close()
-	var list []*Granted
-	for rows.Next() {
-		g, err := scanInterrupted(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, g)
-	}
-	return list, rows.Err()
-}
-
-func scanInterrupted(rows pgx.Rows) (*Granted, error) {
-	var id pgtype.UUID
-	var toolHash, requestHash []byte
-	var currency pgtype.Text
-	var amount pgtype.Int8
-	var r record
-	err := rows.Scan(&r.wallet, &id, &r.permit, &r.tool, &r.authorized, &r.counted, &r.key, &r.agent, &r.keySource,
-		&toolHash, &requestHash, &r.arguments, &currency, &amount, &r.startedMS, &r.permitSHA256)
-	if err != nil {
-		return nil, fmt.Errorf("read interrupted operation: %w", err)
-	}
-	r.id = uuid.UUID(id.Bytes)
-	r.toolSHA256 = fmt.Sprintf("%x", toolHash)
-	r.requestHash = [32]byte(requestHash)
-	if currency.Valid {
-		r.value = &permits.Value{Currency: currency.String, Amount: amount.Int64}
-	}
-	return &Granted{ID: prefixOperation + r.id.String(), record: r}, nil
+	return pgx.CollectRows(rows, scanGranted)
 }

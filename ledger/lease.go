@@ -96,7 +96,7 @@ func (l *Ledger) Holds(ctx context.Context, g *Granted) bool {
 		return false
 	}
 	var held bool
-	err := l.pool.QueryRow(ctx, sql.Query("held"), g.record.wallet, pgUUID(g.record.id)).Scan(&held)
+	err := l.pool.QueryRow(ctx, sql.Query("held"), g.record.wallet, pgUUID(g.record.id), pgUUID(g.record.instance), g.record.round).Scan(&held)
 	if err != nil {
 		l.log.Warn("a call is not sent: nobody knows whose it is", "operation", g.ID, "error", err)
 		return false

@@ -58,6 +58,8 @@ type Options struct {
 	OnUncertain func(AtRisk)
 	// OnInterrupted is told of each operation that a takeover of this ledger has settled. Nil: nobody is.
 	OnInterrupted func(tool string)
+	// OnAbandoned is told of each operation that this ledger has given up because nobody answered its tool. Nil: nobody is.
+	OnAbandoned func(tool string)
 }
 
 func (o *Options) check() error {
@@ -90,6 +92,9 @@ func (o *Options) check() error {
 	}
 	if o.OnInterrupted == nil {
 		o.OnInterrupted = func(string) {}
+	}
+	if o.OnAbandoned == nil {
+		o.OnAbandoned = func(string) {}
 	}
 	return errors.Join(faults...)
 }
@@ -125,6 +130,7 @@ type Ledger struct {
 	onUncertain func(AtRisk)
 
 	onInterrupted func(tool string)
+	onAbandoned   func(tool string)
 
 	hot  *pgxpool.Pool // lanes only
 	pool *pgxpool.Pool // everything else
@@ -141,10 +147,12 @@ type Ledger struct {
 	background sync.WaitGroup
 }
 
-// shard is the pair of lanes of the wallets that hash to it.
+// shard is the lanes of the wallets that hash to it: a pair for calls, and a pair for the rounds of those that ask.
 type shard struct {
-	claims  *lane[*claimJob]
-	settles *lane[*settleJob]
+	claims    *lane[*claimJob]
+	settles   *lane[*settleJob]
+	asks      *lane[*askJob]
+	continues *lane[*continueJob]
 }
 
 // Open connects, checks that the schema is this program's, registers this process as an instance, and
@@ -160,7 +168,8 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
 		retention: o.Retention, attempt: o.Attempt,
-		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain, onInterrupted: o.OnInterrupted, stop: make(chan struct{}),
+		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain,
+		onInterrupted: o.OnInterrupted, onAbandoned: o.OnAbandoned, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),
 	}
 	l.header, _, _ = strings.Cut(jws.SigningInput(receipts.Type, o.Signer.KeyID(), nil), ".")
@@ -222,12 +231,16 @@ func (l *Ledger) checkDurability(ctx context.Context, conn *pgx.Conn) error {
 func (l *Ledger) makeLanes(o Options) {
 	for range o.Shards {
 		s := shard{
-			claims:  &lane[*claimJob]{queue: make(chan *ticket[*claimJob], o.QueueSize), run: l.runClaims},
-			settles: &lane[*settleJob]{queue: make(chan *ticket[*settleJob], o.QueueSize), run: l.runSettles},
+			claims:    &lane[*claimJob]{queue: make(chan *ticket[*claimJob], o.QueueSize), run: l.runClaims},
+			settles:   &lane[*settleJob]{queue: make(chan *ticket[*settleJob], o.QueueSize), run: l.runSettles},
+			asks:      &lane[*askJob]{queue: make(chan *ticket[*askJob], o.QueueSize), run: l.runAsks},
+			continues: &lane[*continueJob]{queue: make(chan *ticket[*continueJob], o.QueueSize), run: l.runContinues},
 		}
 		s.claims.limit(l.stop, o)
 		s.settles.limit(l.stop, o)
-		s.settles.keep = true
+		s.asks.limit(l.stop, o)
+		s.continues.limit(l.stop, o)
+		s.settles.keep, s.asks.keep = true, true
 		l.shards = append(l.shards, s)
 	}
 	l.lookups = &lane[*lookupJob]{queue: make(chan *ticket[*lookupJob], o.QueueSize), run: l.runLookups}
@@ -238,6 +251,8 @@ func (l *Ledger) makeLanes(o Options) {
 	for _, s := range l.shards {
 		l.background.Go(s.claims.work)
 		l.background.Go(s.settles.work)
+		l.background.Go(s.asks.work)
+		l.background.Go(s.continues.work)
 	}
 }
 

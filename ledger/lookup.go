@@ -19,6 +19,7 @@ import (
 type lookupJob struct {
 	wallet, key string
 	found       *storedRow
+	round       *Round
 }
 
 // storedRow is an operation as one row of queries/lookup.sql.
@@ -31,7 +32,7 @@ type storedRow struct {
 	outcome, reason                pgtype.Text
 	charged, endedMS               pgtype.Int8
 	signingInput                   pgtype.Text
-	signature, result              []byte
+	signature, result, rejection   []byte
 	resolution                     pgtype.Text
 }
 
@@ -59,6 +60,10 @@ func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
 		Agent: row.agent, Permit: row.permit, Tool: row.tool, RequestHash: [32]byte(row.requestHash),
 		State: StateDispatching, Authorized: row.authorized, StartedMS: row.startedMS,
 	}
+	if job.round != nil {
+		op.State, op.Round = StateAwaitingInput, job.round
+		return op, nil
+	}
 	if !row.receiptID.Valid {
 		return op, nil
 	}
@@ -68,6 +73,7 @@ func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
 	}
 	op.Outcome, op.Reason = receipts.Outcome(row.outcome.String), receipts.Reason(row.reason.String)
 	op.Charged, op.EndedMS, op.Result = row.charged.Int64, row.endedMS.Int64, row.result
+	op.UpstreamError = row.rejection
 	op.ReceiptID = prefixReceipt + uuid.UUID(row.receiptID.Bytes).String()
 	var made signatures
 	var err error
@@ -76,10 +82,13 @@ func (l *Ledger) operationOf(job *lookupJob) (*Operation, error) {
 	return op, err
 }
 
-// unsigned reports a receipt that may not have been acknowledged yet.
-func (j *lookupJob) unsigned() bool {
-	return j.found != nil && j.found.receiptID.Valid && j.found.signature == nil
+// unheard reports a receipt or a round that may not have been acknowledged yet. Of a round it is never known.
+func (j *lookupJob) unheard() bool {
+	return j.round != nil || j.found != nil && j.found.receiptID.Valid && j.found.signature == nil
 }
+
+// open reports an operation without an outcome.
+func (j *lookupJob) open() bool { return j.found != nil && !j.found.receiptID.Valid }
 
 func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
 	wallets, keys := make([]string, len(tickets)), make([]string, len(tickets))
@@ -89,10 +98,13 @@ func (l *Ledger) runLookups(tickets []*ticket[*lookupJob]) {
 	var err error
 	for range 3 {
 		if err = l.readOperations(tickets, wallets, keys); err == nil {
+			err = l.readRounds(tickets)
+		}
+		if err == nil {
 			break
 		}
 	}
-	if err == nil && slices.ContainsFunc(tickets, func(t *ticket[*lookupJob]) bool { return t.job.unsigned() }) {
+	if err == nil && slices.ContainsFunc(tickets, func(t *ticket[*lookupJob]) bool { return t.job.unheard() }) {
 		err = l.confirm(context.Background(), l.hot) // once for the whole batch; see vouch
 	}
 	if err != nil {
@@ -125,11 +137,44 @@ func (l *Ledger) readOperations(tickets []*ticket[*lookupJob], wallets, keys []s
 	return nil
 }
 
+// readRounds reads what the tools of open operations have asked for. Where there are none it costs nothing.
+func (l *Ledger) readRounds(tickets []*ticket[*lookupJob]) error {
+	var wallets []string
+	var ids []pgtype.UUID
+	var jobs []*lookupJob
+	for _, t := range tickets {
+		if t.job.round = nil; t.job.open() {
+			wallets, ids, jobs = append(wallets, t.job.wallet), append(ids, t.job.found.id), append(jobs, t.job)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.attempt)
+	defer cancel()
+	rows, err := l.hot.Query(ctx, sql.Query("lookup_rounds"), wallets, ids)
+	if err != nil {
+		return translate(err, false)
+	}
+	var n, expiresMS int64
+	var r Round
+	_, err = pgx.ForEachRow(rows, []any{&n, &r.Number, &r.State, &r.Result, &expiresMS}, func() error {
+		round := r
+		round.Expires = time.UnixMilli(expiresMS).UTC()
+		jobs[n-1].round = &round
+		return nil
+	})
+	if err != nil {
+		return translate(err, false)
+	}
+	return nil
+}
+
 func scanStored(rows pgx.Rows) (int64, *storedRow, error) {
 	var n int64
 	r := &storedRow{}
 	err := rows.Scan(&n, &r.id, &r.agent, &r.permit, &r.tool, &r.keySource, &r.requestHash, &r.authorized, &r.startedMS,
-		&r.receiptID, &r.outcome, &r.reason, &r.charged, &r.endedMS, &r.signingInput, &r.signature, &r.result, &r.resolution)
+		&r.receiptID, &r.outcome, &r.reason, &r.charged, &r.endedMS, &r.signingInput, &r.signature, &r.result, &r.rejection, &r.resolution)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read operation: %w", err)
 	}
@@ -145,13 +190,13 @@ type waiters struct {
 // waitPoll is how often Wait looks for an outcome that another process may write.
 const waitPoll = 250 * time.Millisecond
 
-// Wait reads the operation of a key until it is finished or ctx ends; then it returns what it saw last.
+// Wait reads the operation of a key until it is finished, awaits input, or ctx ends; then it returns what it saw last.
 func (l *Ledger) Wait(ctx context.Context, wallet, key string) (*Operation, error) {
 	poll := time.NewTicker(waitPoll)
 	defer poll.Stop()
 	for {
 		op, err := l.Lookup(context.WithoutCancel(ctx), wallet, key)
-		if err != nil || op == nil || op.Finished() {
+		if err != nil || op == nil || op.Finished() || op.Round != nil {
 			return op, err
 		}
 		id, _ := parseID(prefixOperation, op.ID)

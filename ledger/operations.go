@@ -28,8 +28,15 @@ type OperationRecord struct {
 	ReceiptID                  string // the latest; "" while it runs
 	Reconciliation             *ReconciliationRecord
 	Late                       *LateResult
+	Round                      *RoundRecord // only while it awaits input
 	CreatedAt                  time.Time
 	FinishedAt                 *time.Time
+}
+
+// RoundRecord is an open round as the operator API shows it.
+type RoundRecord struct {
+	Number           int64
+	Asked, ExpiresAt time.Time
 }
 
 // LateResult is what an upstream answered after its operation had been settled as uncertain: evidence for a
@@ -92,8 +99,8 @@ func (l *Ledger) Operations(ctx context.Context, f OperationFilter, after string
 		return nil, err
 	}
 	var rows pgx.Rows
-	if f.State == StateDispatching {
-		rows, err = l.pool.Query(ctx, sql.Query("list_open_operations"), pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), limit)
+	if f.State == StateDispatching || f.State == StateAwaitingInput {
+		rows, err = l.pool.Query(ctx, sql.Query("list_open_operations"), pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), f.State, limit)
 	} else {
 		rows, err = l.pool.Query(ctx, sql.Query("list_operations"), nil, pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), nullable(f.State), limit)
 	}
@@ -107,6 +114,7 @@ func (l *Ledger) Operations(ctx context.Context, f OperationFilter, after string
 func scanOperation(row pgx.CollectableRow) (*OperationRecord, error) {
 	var id uuid.UUID
 	var startedMS, endedMS int64
+	var number, askedMS, expiresMS pgtype.Int8
 	var outcome, reason, lateOutcome, lateReason string
 	var currency pgtype.Text
 	var amount pgtype.Int8
@@ -118,7 +126,8 @@ func scanOperation(row pgx.CollectableRow) (*OperationRecord, error) {
 	o := &OperationRecord{State: StateDispatching}
 	err := row.Scan(&id, &o.Wallet, &o.Key, &o.KeySource, &o.OperationKey, &o.Permit, &o.Agent, &o.Tool, &o.Authorized, &startedMS, &currency, &amount,
 		&o.Reference, &o.HoldsReference, &receipt, &outcome, &reason, &o.Charged, &endedMS, &o.Held, &lateOutcome, &lateReason, &late, &arrived,
-		&d.Resolution, &d.Evidence, &d.ProviderReference, &d.ChargedBefore, &d.Actor, &decidedMS)
+		&d.Resolution, &d.Evidence, &d.ProviderReference, &d.ChargedBefore, &d.Actor, &decidedMS,
+		&number, &askedMS, &expiresMS)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +137,10 @@ func scanOperation(row pgx.CollectableRow) (*OperationRecord, error) {
 	if outcome != "" {
 		ended := time.UnixMilli(endedMS).UTC()
 		o.State, o.FinishedAt, o.ReceiptID = StateFinished, &ended, prefixReceipt+uuid.UUID(receipt.Bytes).String()
+	}
+	if number.Valid {
+		o.State = StateAwaitingInput
+		o.Round = &RoundRecord{Number: number.Int64, Asked: time.UnixMilli(askedMS.Int64).UTC(), ExpiresAt: time.UnixMilli(expiresMS.Int64).UTC()}
 	}
 	if d.Resolution != "" {
 		d.FirstReceiptID, d.DecidedAt = prefixReceipt+id.String(), time.UnixMilli(decidedMS).UTC()

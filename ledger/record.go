@@ -30,6 +30,9 @@ type record struct {
 	reference    string // "" where the tool has none
 	counted      int64  // of value: what is held against the permit's value limit, 0 where it has none
 	startedMS    int64
+	// Whose the hold is, and in which round of the operation: what T2 must still find. The zero instance is nobody.
+	instance uuid.UUID
+	round    int64
 
 	outcome receipts.Outcome
 	reason  receipts.Reason
@@ -41,6 +44,7 @@ type record struct {
 	callsKept int16
 	valueKept int64
 	result    []byte
+	rejection []byte // the upstream's error object, or nil
 	scrubbed  bool
 	endedMS   int64
 
@@ -70,13 +74,19 @@ func (r *record) claims(issuer, prev string) *receipts.Claims {
 
 // operation is the record as a reader sees it; the receipt is added when it is signed.
 func (r *record) operation() *Operation {
-	id := r.id.String()
+	op := r.unfinished(StateFinished)
+	op.Outcome, op.Reason, op.Charged, op.EndedMS = r.outcome, r.reason, r.charged, r.endedMS
+	op.Result, op.UpstreamError = r.result, r.rejection
+	op.ReceiptID = prefixReceipt + r.id.String()
+	return op
+}
+
+// unfinished is what is known of an operation without an outcome.
+func (r *record) unfinished(state string) *Operation {
 	return &Operation{
-		ID: prefixOperation + id, Wallet: r.wallet, Key: r.key, KeySource: r.keySource,
+		ID: prefixOperation + r.id.String(), Wallet: r.wallet, Key: r.key, KeySource: r.keySource,
 		Agent: r.agent, Permit: r.permit, Tool: r.tool, RequestHash: r.requestHash,
-		State: StateFinished, Outcome: r.outcome, Reason: r.reason,
-		Authorized: r.authorized, Charged: r.charged, Result: r.result,
-		ReceiptID: prefixReceipt + id, StartedMS: r.startedMS, EndedMS: r.endedMS,
+		State: state, Authorized: r.authorized, StartedMS: r.startedMS,
 	}
 }
 
@@ -118,14 +128,16 @@ func writeRecords(b *batch, records []*record, heads map[string]*chainHead) {
 	wallets, ids := make([]string, n), make([]pgtype.UUID, n)
 	seqs, charged, ended := make([]int64, n), make([]int64, n), make([]int64, n)
 	outcomes, reasons, inputs := make([]string, n), make([]string, n), make([]string, n)
-	calls, values, results := make([]int16, n), make([]int64, n), make([][]byte, n)
+	calls, values := make([]int16, n), make([]int64, n)
+	results, rejections := make([][]byte, n), make([][]byte, n)
 	for i, r := range records {
 		wallets[i], ids[i], seqs[i], charged[i], ended[i] = r.wallet, pgUUID(r.id), r.seq, r.charged, r.endedMS
 		outcomes[i], reasons[i], inputs[i], results[i] = string(r.outcome), string(r.reason), r.signingInput, r.result
+		rejections[i] = r.rejection
 		calls[i], values[i] = r.callsKept, r.valueKept
 	}
 	columns := []any{wallets, seqs, ids, outcomes, reasons, charged, calls, values, ended, inputs, results}
-	b.exec("record_write", append(columns, chainColumns(heads)...)...)
+	b.exec("record_write", append(append(columns, chainColumns(heads)...), rejections)...)
 }
 
 func chainColumns(heads map[string]*chainHead) []any {

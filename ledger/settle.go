@@ -34,6 +34,7 @@ func (l *Ledger) Settle(ctx context.Context, s *Settlement) (*Operation, error) 
 		return nil, fmt.Errorf("settle %s: %w", s.Granted.ID, ErrOverCharge)
 	}
 	r.outcome, r.reason, r.charged, r.result, r.scrubbed = s.Outcome, s.Reason, s.Charged, s.Result, s.Scrubbed
+	r.rejection = s.UpstreamError
 	if s.KeepCall {
 		r.callsKept = 1
 	}
@@ -41,7 +42,7 @@ func (l *Ledger) Settle(ctx context.Context, s *Settlement) (*Operation, error) 
 		r.valueKept = r.counted
 	}
 	job := &settleJob{record: r}
-	if err := l.shard(r.wallet).settles.submit(ctx, job, len(s.Result)); err != nil {
+	if err := l.shard(r.wallet).settles.submit(ctx, job, len(s.Result)+len(s.UpstreamError)); err != nil {
 		return nil, err
 	}
 	if job.superseded {
@@ -138,6 +139,9 @@ func (l *Ledger) settleBatch(tickets []*ticket[*settleJob]) error {
 		if free := undelivered(records); len(free) > 0 {
 			b.exec("free_refs", refColumns(free)...)
 		}
+		if parked := parked(records); len(parked) > 0 {
+			b.exec("close_rounds", holdersOf(parked).numbered()...)
+		}
 		return nil
 	})
 }
@@ -167,10 +171,9 @@ func (s *settleState) lock(b *batch) {
 		}
 		s.counters.lock(b, wallets, wallets, permitIDs)
 	}
-	n := len(s.jobs)
-	wallets, ids := make([]string, n), make([]pgtype.UUID, n)
+	records := make([]*record, len(s.jobs))
 	for i, j := range s.jobs {
-		wallets[i], ids[i] = j.record.wallet, pgUUID(j.record.id)
+		records[i] = &j.record
 	}
 	b.query("settle_take", func(row pgx.CollectableRow) error {
 		var wallet, hash pgtype.Text
@@ -184,7 +187,7 @@ func (s *settleState) lock(b *batch) {
 			s.heads[wallet.String] = &chainHead{seq: seq.Int64, head: hash.String}
 		}
 		return err
-	}, wallets, ids)
+	}, holdersOf(records).columns()...)
 }
 
 // divide tells the jobs whose holds this transaction took from those somebody settled before. A hold
@@ -199,77 +202,4 @@ func (s *settleState) divide() (mine, gone []*settleJob) {
 		gone = append(gone, j)
 	}
 	return mine, gone
-}
-
-// markGone finds out who settled these operations: an earlier try of ours, whose COMMIT went unanswered,
-// or a takeover, in which case what we bring is kept as a late result.
-func (l *Ledger) markGone(ctx context.Context, conn *pgxpool.Conn, b *batch, gone []*settleJob) error {
-	if len(gone) == 0 {
-		return nil
-	}
-	ids, wallets := make([]pgtype.UUID, len(gone)), make([]string, len(gone))
-	for i, j := range gone {
-		ids[i], wallets[i] = pgUUID(j.record.id), j.record.wallet
-	}
-	stored := make(map[uuid.UUID]string)
-	err := more(ctx, conn, func(b *batch) {
-		b.query("settled", func(row pgx.CollectableRow) error {
-			var id pgtype.UUID
-			var input string
-			err := row.Scan(&id, &input)
-			stored[id.Bytes] = input
-			return err
-		}, ids, wallets)
-	})
-	if err != nil {
-		return err
-	}
-	var late []*settleJob
-	ours := false
-	for _, j := range gone {
-		input, ok := stored[j.record.id]
-		if !ok {
-			return fmt.Errorf("operation %s has neither hold nor receipt: %w", j.record.id, ErrNotFound)
-		}
-		if j.wrote(input) {
-			j.record.signingInput = input
-			ours = true
-			continue
-		}
-		j.superseded = true
-		late = append(late, j)
-	}
-	if ours {
-		// Where a standby confirms commits, what is seen of the earlier try need not have reached it.
-		l.barrier(b)
-	}
-	keepLate(b, late)
-	return nil
-}
-
-func (j *settleJob) wrote(input string) bool {
-	for _, tried := range j.tried {
-		if tried == input {
-			return true
-		}
-	}
-	return false
-}
-
-func keepLate(b *batch, jobs []*settleJob) {
-	var wallets, outcomes, reasons []string
-	var ids []pgtype.UUID
-	var results [][]byte
-	var scrubbed []bool
-	for _, j := range jobs {
-		if j.record.reason == receipts.ReasonGatewayInterrupted {
-			continue // a recovery brings no result of an upstream
-		}
-		wallets, ids = append(wallets, j.record.wallet), append(ids, pgUUID(j.record.id))
-		outcomes, reasons = append(outcomes, string(j.record.outcome)), append(reasons, string(j.record.reason))
-		results, scrubbed = append(results, j.record.result), append(scrubbed, j.record.scrubbed)
-	}
-	if len(wallets) > 0 {
-		b.exec("insert_late_results", wallets, ids, outcomes, reasons, results, scrubbed)
-	}
 }

@@ -195,7 +195,7 @@ func hotPool(ctx context.Context, o Options) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, errors.New("the database URL cannot be parsed")
 	}
-	config.MaxConns = int32(2*o.Shards + o.Readers + 2)
+	config.MaxConns = int32(4*o.Shards + o.Readers + 2)
 	config.MinConns = 1
 	config.ConnConfig.OnNotice = keepWarning
 	params := config.ConnConfig.RuntimeParams

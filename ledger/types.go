@@ -30,13 +30,21 @@ var (
 	ErrDecided = errors.New("the operation was reconciled otherwise")
 	// ErrPermitUnknown means that the permit has no usage row for this wallet.
 	ErrPermitUnknown = errors.New("the permit is not known to this wallet")
+	// ErrRoundTaken means that the round is no longer open: somebody else goes on with it, or it was given up.
+	ErrRoundTaken = errors.New("the round is no longer open")
+	// ErrPermitRevoked, ErrPermitExpired and ErrWalletFrozen mean that an open round may not be gone on with now.
+	// Nothing was sent, and the round stays open until it expires.
+	ErrPermitRevoked = errors.New("the permit is revoked")
+	ErrPermitExpired = errors.New("the permit has expired")
+	ErrWalletFrozen  = errors.New("the wallet is frozen")
 )
 
 // States of an operation, as the contract names them.
 const (
-	StateDispatching = "dispatching"
-	StateFinished    = "finished"
-	StateReconciled  = "reconciled"
+	StateDispatching   = "dispatching"
+	StateAwaitingInput = "awaiting_input"
+	StateFinished      = "finished"
+	StateReconciled    = "reconciled"
 )
 
 // Claim is the wish to run one operation: everything T1 needs to decide and record it.
@@ -81,6 +89,9 @@ type Granted struct {
 	term   int64 // of the lease under which it was asked for
 }
 
+// Reserved is how many credits are held for the operation, which may differ from what its tool costs by now.
+func (g *Granted) Reserved() int64 { return g.record.authorized }
+
 // Settlement is the outcome of one granted operation.
 type Settlement struct {
 	Granted   *Granted
@@ -91,6 +102,8 @@ type Settlement struct {
 	KeepValue bool  // the value stays taken
 	Result    []byte
 	Scrubbed  bool
+	// UpstreamError is the JSON-RPC error object with which the upstream rejected the call; nil where it did not.
+	UpstreamError []byte
 }
 
 // Operation is the stored record of one operation.
@@ -107,10 +120,12 @@ type Operation struct {
 	ReceiptID                  string
 	Receipt                    string // compact JWS
 	StartedMS, EndedMS         int64
+	UpstreamError              []byte // as it was settled with; nil once the answer is pruned
+	Round                      *Round // what its tool asks for; only while it awaits input
 }
 
 // Finished reports whether the operation has its outcome.
-func (o *Operation) Finished() bool { return o.State != StateDispatching }
+func (o *Operation) Finished() bool { return o.State == StateFinished || o.State == StateReconciled }
 
 // Pruned reports whether the operation has its outcome, and its answer is no longer kept.
 func (o *Operation) Pruned() bool { return o.Finished() && o.Result == nil }

@@ -4,6 +4,6 @@ grant select, insert on installation, permits, operations, receipts, reconciliat
     deposits, late_results, audit, requests to counterfoil_gateway;
 grant select, insert, update on instances, agents, agent_keys, wallets, chains, permit_usage, issuers, pruning
     to counterfoil_gateway;
-grant select, insert, delete on agent_wallets, holds, operation_refs, responses to counterfoil_gateway;
-grant select, insert, update, delete on uncertain to counterfoil_gateway;
+grant select, insert, delete on agent_wallets, operation_refs, responses, rounds to counterfoil_gateway;
+grant select, insert, update, delete on holds, uncertain to counterfoil_gateway;
 grant select on schema_migrations to counterfoil_gateway;

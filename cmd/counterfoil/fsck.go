@@ -73,8 +73,8 @@ func (a *app) printFsck(r *ledger.FsckReport, asJSON bool) error {
 		return r.FirstFault
 	}
 	if !asJSON {
-		fmt.Fprintf(a.out, "clean: %d wallets, %d permits, %d receipts (%d not yet signed), %d operations in flight\n",
-			r.Wallets, r.Permits, r.Receipts, r.Unsigned, r.Open)
+		fmt.Fprintf(a.out, "clean: %d wallets, %d permits, %d receipts (%d not yet signed), %d operations in flight, %d waiting for input\n",
+			r.Wallets, r.Permits, r.Receipts, r.Unsigned, r.Open, r.Awaiting)
 	}
 	return nil
 }

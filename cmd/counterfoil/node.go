@@ -50,7 +50,7 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
 		QueueSize: cfg.Limits.Queue, Patience: cfg.Limits.Timeouts.Store, Retention: cfg.Limits.Retention,
-		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted,
+		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted, OnAbandoned: metrics.OnAbandoned,
 		OnUncertain: func(risk ledger.AtRisk) { metrics.SetUncertain(risk, time.Now()) },
 	})
 	if err != nil {

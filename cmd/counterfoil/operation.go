@@ -35,6 +35,8 @@ var operationSheet = slices.Concat(operationColumns, []column{
 	{"reference", "operation_ref"},
 	{"operation key", "operation_key"},
 	{"late result", "late_result.outcome"},
+	{"asked for input", "round.asked_at"},
+	{"waits for it until", "round.expires_at"},
 	{"resolution", "resolution"},
 	{"provider's reference", "reconciliation.provider_reference"},
 	{"evidence", "reconciliation.evidence"},

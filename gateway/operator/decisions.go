@@ -71,6 +71,8 @@ func (a *api) undecided(ctx context.Context, wanted *ledger.Reconciliation, err 
 			r.Resolution, op.Charged, r.ChargedBefore, r.Actor, r.DecidedAt.Format(time.RFC3339), op.ReceiptID)
 	case certain && op.State == ledger.StateDispatching:
 		return conflict("The operation is still running: wait for its outcome.")
+	case certain && op.State == ledger.StateAwaitingInput:
+		return conflict("There is nothing to decide: the tool asked for input before it acted, and waits for it until %s.", op.Round.ExpiresAt.Format(time.RFC3339))
 	case certain && op.Outcome == receipts.Uncertain:
 		return conflict("The operation was still running, and became uncertain just now: ask again.")
 	case certain:

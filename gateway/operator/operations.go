@@ -33,6 +33,7 @@ type operationWire struct {
 	HoldsRef     bool                `json:"operation_ref_held"`
 	Receipt      *string             `json:"receipt_id"`
 	Late         *lateWire           `json:"late_result"`
+	Round        *roundWire          `json:"round"`
 	Resolution   *string             `json:"resolution"`
 	Decision     *reconciliationWire `json:"reconciliation"`
 	CreatedAt    time.Time           `json:"created_at"`
@@ -74,6 +75,20 @@ type lateWire struct {
 	ArrivedAt time.Time `json:"arrived_at"`
 }
 
+// roundWire shows that a tool waits for input, not what it asked for.
+type roundWire struct {
+	Number    int64     `json:"number"`
+	AskedAt   time.Time `json:"asked_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func roundOf(r *ledger.RoundRecord) *roundWire {
+	if r == nil {
+		return nil
+	}
+	return &roundWire{Number: r.Number, AskedAt: r.Asked, ExpiresAt: r.ExpiresAt}
+}
+
 // operationOf shows the key only to the operator and to the agent that used it: a second agent of the wallet
 // learns no more of it than that it is used. By the operation key somebody can look for the call at the provider;
 // no agent sees it.
@@ -82,7 +97,7 @@ func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationW
 		ID: o.ID, State: o.State, Outcome: optional(string(o.Outcome)), Reason: optional(string(o.Reason)),
 		Wallet: o.Wallet, Permit: o.Permit, Agent: o.Agent, Tool: o.Tool, KeySource: o.KeySource,
 		Authorized: o.Authorized, Held: o.Held, Charged: o.Charged, Receipt: optional(o.ReceiptID),
-		Value: amountOf(o.Value), Ref: optional(o.Reference), HoldsRef: o.HoldsReference,
+		Value: amountOf(o.Value), Ref: optional(o.Reference), HoldsRef: o.HoldsReference, Round: roundOf(o.Round),
 		Decision: reconciliationOf(o.Reconciliation, viewer), CreatedAt: o.CreatedAt, FinishedAt: o.FinishedAt,
 	}
 	if viewer.Agent == nil || viewer.Agent.ID == o.Agent {
@@ -131,7 +146,7 @@ func (a *api) listOperations(c echo.Context) error {
 	if err != nil {
 		return a.problem(c, err)
 	}
-	states := []string{"", ledger.StateDispatching, ledger.StateFinished, "awaiting_approval", "awaiting_input", ledger.StateReconciled}
+	states := []string{"", ledger.StateDispatching, ledger.StateFinished, "awaiting_approval", ledger.StateAwaitingInput, ledger.StateReconciled}
 	state := q.Get("state")
 	if !slices.Contains(states, state) {
 		return a.problem(c, invalid("There is no state %q.", state))

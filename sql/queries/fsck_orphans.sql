@@ -2,6 +2,9 @@
 select 'holds', h.wallet_id, h.operation_id from holds h
 left join operations o on o.id = h.operation_id and o.wallet_id = h.wallet_id where o.id is null
 union all
+select 'rounds', n.wallet_id, n.operation_id from rounds n
+left join operations o on o.id = n.operation_id and o.wallet_id = n.wallet_id where o.id is null
+union all
 select 'responses', p.wallet_id, p.receipt_id from responses p
 left join receipts r on r.id = p.receipt_id and r.wallet_id = p.wallet_id where r.id is null
 union all

@@ -9,7 +9,7 @@ with x as materialized (
     left join reconciliations c on c.wallet_id = o.wallet_id and c.operation_id = o.id
 )
 select x.n, x.id, x.agent_id, x.permit_id, x.tool, x.key_source, x.request_hash, x.authorized, x.started_ms,
-    r.id, r.outcome, r.reason, r.charged, r.ended_ms, r.signing_input, s.signature, p.result, x.resolution
+    r.id, r.outcome, r.reason, r.charged, r.ended_ms, r.signing_input, s.signature, p.result, p.error, x.resolution
 from x
 left join receipts r on r.id = x.receipt_id and r.wallet_id = x.wallet_id
 left join signatures s on s.receipt_id = x.receipt_id and s.wallet_id = x.wallet_id

@@ -8,9 +8,9 @@ with r as (
         $8::bigint[], $9::bigint[], $10::text[])
         as k (wallet_id, seq, id, outcome, reason, charged, calls_kept, value_kept, ended_ms, signing_input)
 ), p as (
-    insert into responses (wallet_id, receipt_id, result)
-    select k.wallet_id, k.receipt_id, k.result
-    from unnest($1::text[], $3::uuid[], $11::bytea[]) as k (wallet_id, receipt_id, result)
+    insert into responses (wallet_id, receipt_id, result, error)
+    select k.wallet_id, k.receipt_id, k.result, k.error
+    from unnest($1::text[], $3::uuid[], $11::bytea[], $15::bytea[]) as k (wallet_id, receipt_id, result, error)
 ), t as (
     insert into transfers (wallet_id, id, kind, debit_account, credit_account, amount, created_ms)
     select k.wallet_id, k.id, 'charge', k.wallet_id, 'revenue', k.amount, k.created_ms
