@@ -166,6 +166,9 @@ func split(body []byte) (message, *fault) {
 		}
 		return true
 	})
+	if m.response && method == nil && string(id) == "null" {
+		id = nil // an error about what its sender could not read
+	}
 	if id != nil && !goodID(id) {
 		return m, badForm(statusBadRequest, codeEnvelope, "The id must be a string or an integer.")
 	}

@@ -32,7 +32,7 @@ func handshakeVersion(v string) bool { return v == "2025-11-25" || v == "2025-06
 // eraOf decides by what the request itself says, for there is no session.
 func eraOf(p params, h http.Header) (era, *fault) {
 	header, repeated := single(h, versionHeader)
-	if p.version == nil && header < modernVersion {
+	if p.version == nil && !modernOrLater(header) {
 		if header == "" || handshakeVersion(header) {
 			return handshake, nil
 		}
@@ -59,6 +59,26 @@ func eraOf(p params, h http.Header) (era, *fault) {
 		return modern, badForm(statusBadRequest, codeParams, "The member _meta lacks the object "+metaPrefix+"clientCapabilities.")
 	}
 	return modern, nil
+}
+
+// speaksModern goes by the header alone, for what has no params.
+func speaksModern(h http.Header) bool {
+	version, _ := single(h, versionHeader)
+	return modernOrLater(version)
+}
+
+// modernOrLater tells of the dates by which revisions are called. What is no date
+// is of no era, and is refused as the handshake's unknown versions are.
+func modernOrLater(version string) bool {
+	if len(version) != len(modernVersion) || version < modernVersion {
+		return false
+	}
+	for i, c := range []byte(version) {
+		if dash := i == 4 || i == 7; dash != (c == '-') || !dash && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 func headerFault(text string) *fault { return badForm(statusBadRequest, codeHeader, text) }

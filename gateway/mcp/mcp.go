@@ -37,7 +37,10 @@ func Register(g *gateway.Gateway) {
 	d.modern = gateway.Dressing{Members: `"resultType":"complete"`, Meta: d.serverInfo}
 	for _, path := range []string{"/mcp", "/mcp/messages"} {
 		g.Echo().POST(path, d.post)
-		g.Echo().Match([]string{http.MethodGet, http.MethodDelete, http.MethodPut, http.MethodPatch, http.MethodHead, http.MethodOptions}, path, notAllowed)
+		g.Echo().Match([]string{
+			http.MethodGet, http.MethodDelete, http.MethodPut, http.MethodPatch, http.MethodHead, http.MethodOptions,
+			http.MethodConnect, http.MethodTrace, echo.PROPFIND, echo.REPORT,
+		}, path, notAllowed)
 	}
 }
 
@@ -70,6 +73,9 @@ func (d *door) post(c echo.Context) error {
 	}
 	if authErr != nil {
 		return writeRefusal(c, m.id, &gateway.Refusal{Reason: d.g.ReasonOf(authErr)})
+	}
+	if m.response && speaksModern(c.Request().Header) {
+		return writeFault(c, m.id, badForm(statusBadRequest, codeEnvelope, "Nothing is asked of clients here: a response answers nothing."))
 	}
 	if m.response || m.id == nil {
 		return c.NoContent(http.StatusAccepted)

@@ -53,6 +53,12 @@ func newScript(t *testing.T, tools map[string]func(http.ResponseWriter, *http.Re
 	}
 }
 
+// mirrored has arguments of each kind that are repeated in headers.
+const mirrored = `{"type":"object","properties":{
+	"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},"yes":{"type":"boolean","x-mcp-header":"Yes"},
+	"deep":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"Deep"}}},
+	"list":{"type":"array","items":{"type":"object","properties":{"x":{"type":"integer","x-mcp-header":"Item"}}}}}}`
+
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var q wire
 	body, err := io.ReadAll(r.Body)
@@ -65,8 +71,12 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.result(w, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
 	case "tools/list":
 		var list []string
+		schema := `{"type":"object"}`
+		if r.URL.Query().Get("schema") == "params" {
+			schema = mirrored
+		}
 		for name := range s.tools {
-			list = append(list, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+			list = append(list, `{"name":"`+name+`","inputSchema":`+schema+`}`)
 		}
 		q.result(w, `{"resultType":"complete","tools":[`+strings.Join(list, ",")+`]}`)
 	case "tools/call":
