@@ -133,8 +133,10 @@ func TestASlowReaderSlowsNothing(t *testing.T) {
 	t.Parallel()
 	const told = 3000
 	long := strings.Repeat("x", 8<<10)
+	begun := make(chan struct{}, 1)
 	_, add := newScript(t, map[string]func(http.ResponseWriter, *http.Request, wire){
 		"chatty": func(w http.ResponseWriter, _ *http.Request, q wire) {
+			begun <- struct{}{}
 			for i := range told {
 				q.progress(w, fmt.Sprintf(`,"progress":%d,"message":"%s"`, i, long))
 			}
@@ -145,6 +147,7 @@ func TestASlowReaderSlowsNothing(t *testing.T) {
 	h.permitFor("chatty")
 	s := speakers("chatty")[0]
 	conn := h.raw(s.call("chatty", "k", `"progressToken":"t"`, ""))
+	<-begun
 	a := h.post(s.call("chatty", "k", ``, ""), "Prefer", "wait=60")
 	for a.reason == "idempotency_in_progress" || a.header.Get("Idempotent-Replayed") == "" {
 		a = h.post(s.call("chatty", "k", ``, ""), "Prefer", "wait=60")
