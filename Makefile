@@ -5,6 +5,7 @@
 #   make test              all tests; they start the databases they need
 #   make check             what a reviewer would complain about: format, vet, lint, tidy
 #   make race fuzz crash   the slower tests; crash takes KILL_ROUNDS and KILL_SECONDS
+#   make conformance       the official MCP suite, both revisions; part of make test
 #   make bench             measures this machine; ARGS=--json
 #   make mutants           breaks the code on purpose, and wants a test to see it; ARGS=reconciled for some
 #   make soak              breaks everything at random for ten minutes; ARGS="--soak 1m --seed 42"
@@ -16,7 +17,7 @@ FUZZTIME ?= 20s
 KILL_ROUNDS  ?= 200
 KILL_SECONDS ?= 600
 
-.PHONY: demo build test race fuzz crash mutants bench soak vectors check fmt-check vet lint tidy-check fmt
+.PHONY: demo build test conformance race fuzz crash mutants bench soak vectors check fmt-check vet lint tidy-check fmt
 
 demo:
 	@.ci/needs demo
@@ -31,6 +32,11 @@ test:
 
 race:
 	$(GO) test -race -shuffle=on -count=1 -timeout=30m ./...
+
+# What may fail in it, and why, is in cmd/counterfoil/e2e/testdata/conformance.
+conformance:
+	@.ci/needs test
+	$(GO) test -v -count=1 -run='TestConformance' ./cmd/counterfoil/e2e
 
 fuzz:
 	.ci/fuzz $(FUZZTIME)

@@ -1,75 +1,15 @@
 package e2e_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// packages are the npm packages that the tests need, in the versions that were tried.
-var packages = []string{"@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0"}
-
-// modules is a directory with the packages installed. It is kept from run to run.
-var modules = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("counterfoil-e2e-npm-%d-%.12s", os.Geteuid(), sum([]byte(strings.Join(packages, " ")))))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	staging, err := os.MkdirTemp("", "counterfoil-e2e-npm-new-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(staging) }()
-	install := exec.Command("npm", append([]string{"install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", staging}, packages...)...)
-	install.Dir = staging
-	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm install: %w: %s", err, out)
-	}
-	// Whoever is first wins.
-	if err := os.Rename(staging, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		if _, there := os.Stat(dir); there != nil {
-			return "", err
-		}
-	}
-	return dir, nil
-})
-
-// node runs a script of testdata with the packages in reach, and gives what it printed.
-func node(t *testing.T, script string, env []string, args ...string) []byte {
-	t.Helper()
-	root, err := modules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Imports are looked for from the script upwards.
-	dir, err := os.MkdirTemp(root, "run-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, script)
-	writeFile(t, path, string(readFile(t, filepath.Join("testdata", script))))
-	cmd := exec.CommandContext(t.Context(), "node", append([]string{path}, args...)...)
-	cmd.Env = append(os.Environ(), env...)
-	var errOut bytes.Buffer
-	cmd.Stderr = &errOut
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("node %s %v: %v\n%s%s", script, args, err, out, &errOut)
-	}
-	return out
-}
 
 // clientResult is a result as a client library hands it on.
 type clientResult struct {

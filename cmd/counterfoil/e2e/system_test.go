@@ -45,6 +45,7 @@ type system struct {
 	place  string // the line of the configuration that names the database
 	limits string // more lines of the configuration
 	tools  string // the lines of the tools
+	beside string // the lines of upstreams beside the usual one
 	tool   *tool
 	first  *process
 	client *http.Client // checks each answer against openapi.yaml
@@ -68,7 +69,18 @@ func newSystemOn(t *testing.T, place, limits string) *system {
 
 func newSystemWith(t *testing.T, place, limits, tools string) *system {
 	t.Helper()
-	s := &system{dir: t.TempDir(), place: place, limits: limits, tools: tools, tool: newTool(t), secrets: []string{operatorToken, approverToken, reconcilerToken}}
+	return (&system{place: place, limits: limits, tools: tools}).build(t)
+}
+
+// newSystemBeside starts a gateway with more upstreams and with their tools: lines of the configuration.
+func newSystemBeside(t *testing.T, upstreams, tools string) *system {
+	t.Helper()
+	return (&system{place: fmt.Sprintf("database: {url: %q}", testdb.New(t)), beside: upstreams, tools: tools}).build(t)
+}
+
+func (s *system) build(t *testing.T) *system {
+	t.Helper()
+	s.dir, s.tool, s.secrets = t.TempDir(), newTool(t), []string{operatorToken, approverToken, reconcilerToken}
 	transport := &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 2048, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.raw = &http.Client{Transport: transport}
@@ -78,7 +90,7 @@ func newSystemWith(t *testing.T, place, limits, tools string) *system {
 	for name, secret := range map[string]string{"operator": operatorToken, "approver": approverToken, "reconciler": reconcilerToken} {
 		writeFile(t, filepath.Join(s.dir, name+".token"), secret+"\n")
 	}
-	s.config = s.configure(t, "counterfoil.yaml", listen, tools)
+	s.config = s.configure(t, "counterfoil.yaml", listen, s.tools)
 	if status, out := program(t, "counterfoil", "keys", "new", "--config", s.config); status != 0 {
 		t.Fatalf("keys new: status %d: %s", status, out)
 	}
@@ -102,10 +114,10 @@ listen: %s
 keys: {dir: ./keys}
 tokens: {operator_file: ./operator.token, approver_file: ./approver.token, reconciler_file: ./reconciler.token}
 upstreams:
-  - {name: payments, url: %q, timeout: 60s, forward_key_header: Idempotency-Key}
+  - {name: payments, url: %q, timeout: 60s, forward_key_header: Idempotency-Key}%s
 tools:%s
 %s
-`, s.url, listen, s.place, s.tool.url(), tools, s.limits))
+`, s.url, listen, s.place, s.tool.url(), s.beside, tools, s.limits))
 	return path
 }
 
