@@ -37,6 +37,9 @@ func (a *Agent) MayUse(wallet string) bool {
 	return found
 }
 
+// Visible are the wallets whose records the agent may see. It is never nil, which to the queries is every wallet.
+func (a *Agent) Visible() []string { return append([]string{}, a.Wallets...) }
+
 // AgentKey is an API key of an agent, without its secret.
 type AgentKey struct {
 	ID, Agent            string

@@ -55,6 +55,8 @@ func TestAgentReadsItsOwnWalletsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mine, theirs := b.world(t, "mine"), b.world(t, "theirs")
+	b.must(t, 201, "POST", "/v1/agents", `{"id":"agt_bare","name":"Without wallets","wallets":[]}`)
+	bare := b.must(t, 201, "POST", "/v1/agents/agt_bare/keys", `{}`).text(t, "key")
 	op := b.call(t, "mine", "invoice-1")
 	for _, path := range []string{
 		"/v1/operations/" + op.ID, "/v1/receipts/" + op.ReceiptID, "/v1/receipts/" + op.ReceiptID + "/bundle",
@@ -67,6 +69,9 @@ func TestAgentReadsItsOwnWalletsOnly(t *testing.T) {
 		if a.status != 404 || a.text(t, "reason") != "not_found" {
 			t.Errorf("%s with another wallet's agent: %d %s", path, a.status, a.raw)
 		}
+		if without := b.send(t, request{method: "GET", path: path, token: bare}); string(without.raw) != string(a.raw) {
+			t.Errorf("%s with an agent without wallets: %d %s", path, without.status, without.raw)
+		}
 		// What is somebody else's must look like what is not there.
 		none := b.send(t, request{method: "GET", path: "/v1/operations/op_01890000-0000-7000-8000-000000000000", token: theirs})
 		if string(none.raw) != string(a.raw) {
@@ -77,12 +82,16 @@ func TestAgentReadsItsOwnWalletsOnly(t *testing.T) {
 		if got := b.send(t, request{method: "GET", path: path, token: mine}).items(t, "id"); len(got) != 1 {
 			t.Errorf("%s of the own wallet: %v", path, got)
 		}
-		if got := b.send(t, request{method: "GET", path: path, token: theirs}).items(t, "id"); len(got) != 0 {
-			t.Errorf("%s shows another's: %v", path, got)
+		for _, token := range []string{theirs, bare} {
+			if got := b.send(t, request{method: "GET", path: path, token: token}).items(t, "id"); len(got) != 0 {
+				t.Errorf("%s shows another's: %v", path, got)
+			}
 		}
 	}
-	if a := b.send(t, request{method: "GET", path: "/v1/receipts/export", token: theirs}); len(a.raw) != 0 {
-		t.Errorf("the export shows another's: %s", a.raw)
+	for _, token := range []string{theirs, bare} {
+		if a := b.send(t, request{method: "GET", path: "/v1/receipts/export", token: token}); len(a.raw) != 0 {
+			t.Errorf("the export shows another's: %s", a.raw)
+		}
 	}
 }
 

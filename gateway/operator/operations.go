@@ -129,8 +129,7 @@ func visible(c echo.Context, asked string) ([]string, error) {
 	case agent == nil:
 		return []string{asked}, nil
 	case asked == "":
-		// Never nil: an agent without wallets sees nothing.
-		return slices.Concat([]string{}, agent.Wallets), nil
+		return agent.Visible(), nil
 	case agent.MayUse(asked):
 		return []string{asked}, nil
 	}
