@@ -26,6 +26,7 @@ type Request struct {
 	// Progress, where set, is told what the tool says while it works. It must not
 	// block; the bytes are valid only until it returns.
 	Progress func(params []byte)
+	Stored   bool // the call is one that was made before: it is answered from the record, or not at all
 }
 
 // Answer is a governed outcome: what is stored about the operation.
@@ -76,6 +77,9 @@ func (g *Gateway) Govern(ctx context.Context, r Request) (Answer, *Refusal) {
 	}
 	if stored != nil {
 		return g.replay(ctx, r, stored)
+	}
+	if r.Stored {
+		return Answer{}, &Refusal{Reason: receipts.ReasonNotFound}
 	}
 
 	// Step 4: a new key. One durable transaction claims it, decides, reserves and

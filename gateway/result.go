@@ -117,18 +117,10 @@ func reasonOf(op *ledger.Operation) receipts.Reason {
 }
 
 func retryOf(op *ledger.Operation) Retry {
-	switch {
-	case op.Pruned():
+	if op.Pruned() {
 		return ProblemFor(receipts.ReasonResponsePruned).Retry
-	case op.Resolution == receipts.NotDelivered:
-		return RetryNewKey
-	case op.Resolution == receipts.Delivered:
-		return RetryNever // it has been done
 	}
-	if op.Outcome == receipts.Succeeded || op.Reason == "" {
-		return ""
-	}
-	return ProblemFor(op.Reason).Retry
+	return Advice(op)
 }
 
 // Explain is the stored result of an outcome for which the upstream gave no

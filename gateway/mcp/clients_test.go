@@ -47,7 +47,7 @@ func TestOfficialClientListsAndCalls(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: list: %v", revision, err)
 		}
-		if len(list.Tools) != 7 || list.Tools[0].Name != "pay" || list.Tools[1].Name != "metered" || list.Tools[0].Description != "<b>pay</b>" {
+		if len(list.Tools) != 10 || list.Tools[0].Name != "pay" || list.Tools[1].Name != "metered" || list.Tools[0].Description != "<b>pay</b>" {
 			t.Errorf("%s: tools %+v", revision, list.Tools)
 		}
 		res, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "pay", Arguments: json.RawMessage(payArgs)})
@@ -129,8 +129,9 @@ func TestListShowsWhatThePermitAllows(t *testing.T) {
 		}
 		return names
 	}
-	all := []string{"pay", "metered", "fail", "fail_charged", "slow", "echo", "gone"}
-	if got := list("Counterfoil-Permit", "prm_some"); !slices.Equal(got, []string{"fail", "slow"}) {
+	builtin := []string{"counterfoil_operation_get", "counterfoil_operation_resume", "counterfoil_permit_get"}
+	all := append([]string{"pay", "metered", "fail", "fail_charged", "slow", "echo", "gone"}, builtin...)
+	if got := list("Counterfoil-Permit", "prm_some"); !slices.Equal(got, append([]string{"fail", "slow"}, builtin...)) {
 		t.Errorf("narrow permit: %v", got)
 	}
 	for _, pairs := range [][]string{nil, {"Counterfoil-Permit", "prm_agent2"}, {"Counterfoil-Permit", "prm_none"}, {"X-API-Key", keyTwo}} {

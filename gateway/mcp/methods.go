@@ -12,6 +12,9 @@ import (
 
 // callTool decodes a call and has it governed.
 func (d *door) callTool(c echo.Context, r call) error {
+	if name, ok := gateway.String(r.params.name); ok && isBuiltin(name) {
+		return d.callBuiltin(c, r, name)
+	}
 	req, refusal, f := d.request(c, r)
 	if f != nil {
 		if r.era == modern && f.code == codeParams {
@@ -116,13 +119,10 @@ func (d *door) listTools(c echo.Context, r call) error {
 		b = append(append(b, d.serverInfo...), "},"...)
 	}
 	b = append(b, `"tools":[`...)
-	for i, def := range d.g.Definitions(c.Request().Context(), r.agent, permit) {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, def...)
+	for _, def := range d.g.Definitions(c.Request().Context(), r.agent, permit) {
+		b = append(append(b, def...), ',')
 	}
-	return writeResult(c, r.id, append(b, "]}"...))
+	return writeResult(c, r.id, append(b, builtinDefinitions+"]}"...))
 }
 
 func (d *door) discover(c echo.Context, r call) error {

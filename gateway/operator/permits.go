@@ -71,27 +71,8 @@ func permitOf(r *ledger.PermitRecord) permitWire {
 			CreditsSpent: u.CreditsSpent, CreditsHeld: u.CreditsHeld, CallsTotal: u.CallsTotal, Calls: u.Calls,
 			ValueSpent: u.ValueSpent, ValueHeld: u.ValueHeld,
 		},
-		Remaining: remaining(p.Grant.Limits, u),
+		Remaining: remainingWire(r.Remaining()),
 	}
-}
-
-func remaining(l permits.Limits, u ledger.Usage) remainingWire {
-	w := remainingWire{Credits: l.Credits - u.CreditsSpent - u.CreditsHeld}
-	if l.CallsTotal != nil {
-		n := *l.CallsTotal - u.CallsTotal
-		w.CallsTotal = &n
-	}
-	for tool, limit := range l.Calls {
-		if w.Calls == nil {
-			w.Calls = make(map[string]int64, len(l.Calls))
-		}
-		w.Calls[tool] = limit - u.Calls[tool]
-	}
-	if l.Value != nil && l.Value.Total != nil {
-		n := *l.Value.Total - u.ValueSpent - u.ValueHeld
-		w.Value = &n
-	}
-	return w
 }
 
 func seconds(unix int64) time.Time { return time.Unix(unix, 0).UTC() }

@@ -54,7 +54,7 @@ func TestNPMClients(t *testing.T) {
 			if saw.Server.Name != "counterfoil" || saw.Version != c.version {
 				t.Errorf("it is connected to %q with %q, want counterfoil with %s", saw.Server.Name, saw.Version, c.version)
 			}
-			if len(saw.Tools) != 1 || saw.Tools[0].Name != "payout" || !strings.Contains(saw.Tools[0].Description, "Pays") {
+			if len(saw.Tools) != 4 || saw.Tools[0].Name != "payout" || !strings.Contains(saw.Tools[0].Description, "Pays") {
 				t.Errorf("it lists %+v", saw.Tools)
 			}
 			for name, r := range map[string]clientResult{"in headers": saw.First, "in params": saw.Params, "in _meta": saw.Meta} {
@@ -123,7 +123,7 @@ func TestGoSDKClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(list.Tools) != 7 || list.Tools[0].Name != "payout" {
+			if len(list.Tools) != 10 || list.Tools[0].Name != "payout" {
 				t.Errorf("it lists %+v", list.Tools)
 			}
 			pay := &mcp.CallToolParams{Name: "payout", Arguments: json.RawMessage(x.payoutArgs())}
