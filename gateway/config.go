@@ -63,6 +63,9 @@ type Config struct {
 	// Only SHA-256 sums of the tokens are kept. "" switches the role off.
 	OperatorToken, ApproverToken, ReconcilerToken string
 
+	// Platforms are those whose envelopes name a call, beside the built-in ones.
+	Platforms []string
+
 	AllowedOrigins    []string
 	Limits            Limits
 	Timeouts          Timeouts

@@ -17,8 +17,8 @@ type Request struct {
 	WalletNamed bool
 	Permit      string
 	PermitNamed bool
-	Key         string // verbatim
-	KeySource   string // "context", "header"
+	Key         string // verbatim, or made by HarnessKey
+	KeySource   string // "context", "header", or the platform that HarnessKey was given
 	Tool        string
 	Arguments   []byte        // canonical (RFC 8785): these bytes are hashed, and these go upstream
 	Wait        time.Duration // how long to wait for the same key's running call

@@ -36,12 +36,18 @@ func (g *Gateway) metadata(c echo.Context) error {
 		b = canon.AppendString(append(b, ','), m[0])
 		b = canon.AppendString(append(b, ':'), m[1])
 	}
-	b = append(b, `,"mcp_versions":[`...)
-	for i, v := range ProtocolVersions() {
+	b = appendStrings(append(b, `,"mcp_versions":`...), ProtocolVersions())
+	b = appendStrings(append(b, `,"identity_platforms":`...), g.cfg.identityPlatforms())
+	return c.JSONBlob(http.StatusOK, append(b, "}\n"...))
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, s := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = canon.AppendString(b, v)
+		b = canon.AppendString(b, s)
 	}
-	return c.JSONBlob(http.StatusOK, append(b, "]}\n"...))
+	return append(b, ']')
 }

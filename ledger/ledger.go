@@ -114,20 +114,22 @@ const cachedRecords = 4096
 
 // Ledger is safe for concurrent use. Many ledgers, in one process or many, may share one database.
 type Ledger struct {
-	issuer      string
-	signer      jws.Signer
-	header      string // of receipts under signer, as it is signed
-	signers     func(kid string) (jws.Signer, bool)
-	explain     func(Ending) []byte
-	retention   time.Duration
-	attempt     time.Duration
-	lease       time.Duration
-	endpoint    string
-	instance    uuid.UUID
-	log         *slog.Logger
-	now         func() time.Time
-	onCommit    func(lane string, size int, took time.Duration)
-	onUncertain func(AtRisk)
+	issuer    string
+	signer    jws.Signer
+	header    string // of receipts under signer, as it is signed
+	signers   func(kid string) (jws.Signer, bool)
+	explain   func(Ending) []byte
+	retention time.Duration
+	attempt   time.Duration
+	lease     time.Duration
+	endpoint  string
+	instance  uuid.UUID
+	// installation is set by Open, and never changes.
+	installation string
+	log          *slog.Logger
+	now          func() time.Time
+	onCommit     func(lane string, size int, took time.Duration)
+	onUncertain  func(AtRisk)
 
 	onInterrupted func(tool string)
 	onAbandoned   func(tool string)
@@ -200,6 +202,9 @@ func (l *Ledger) begin(ctx context.Context) error {
 		return err
 	}
 	if err := l.checkDurability(ctx, conn.Conn()); err != nil {
+		return err
+	}
+	if err := l.install(ctx, conn.Conn()); err != nil {
 		return err
 	}
 	registered := l.now()

@@ -50,7 +50,7 @@ const (
 // Claim is the wish to run one operation: everything T1 needs to decide and record it.
 type Claim struct {
 	Wallet, Key string
-	KeySource   string // "context", "header"
+	KeySource   string // "context", "header", "codex", …
 	Agent       string
 	Permit      *permits.Permit
 	Tool        string

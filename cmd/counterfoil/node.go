@@ -93,6 +93,7 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 		ApproverToken:   cfg.Tokens.Approver.Reveal(),
 		ReconcilerToken: cfg.Tokens.Reconciler.Reveal(),
 		AllowedOrigins:  cfg.AllowedOrigins,
+		Platforms:       cfg.Identity.Platforms,
 		Limits: gateway.Limits{
 			AgentRate: cfg.Limits.AgentRate, AgentConcurrent: cfg.Limits.AgentConcurrent,
 			InFlight: cfg.Limits.InFlight, Connections: cfg.Limits.Connections,

@@ -33,6 +33,8 @@ var operationSheet = slices.Concat(operationColumns, []column{
 	{"value (minor units)", "value.amount"},
 	{"currency", "value.currency"},
 	{"reference", "operation_ref"},
+	{"harness", "call_identity.platform"},
+	{"call id", "call_identity.call_id"},
 	{"operation key", "operation_key"},
 	{"late result", "late_result.outcome"},
 	{"asked for input", "round.asked_at"},

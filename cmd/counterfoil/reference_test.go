@@ -67,6 +67,7 @@ keys: {dir: ./keys, nothing: 1}
 tokens: {nothing: 1}
 upstreams: [{name: a, url: "http://127.0.0.1:9100/mcp", nothing: 1}]
 tools: [{name: b, upstream: a, credits: {max: 1, actual: /a, nothing: 1}, value: {pointer: /a, currency: USD, nothing: 1}, recipient: {pointers: [/a], nothing: 1}, probe: {tool: p, nothing: 1}, nothing: 1}]
+identity: {nothing: 1}
 limits: {nothing: 1, per_agent: {nothing: 1}, timeouts: {nothing: 1}}
 log: {nothing: 1}
 `

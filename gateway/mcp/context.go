@@ -18,7 +18,8 @@ type params struct {
 	arguments  []byte
 	cursor     []byte
 	mcpContext []byte
-	rounds     bool // inputResponses or requestState are there
+	rounds     bool   // inputResponses or requestState are there
+	meta       []byte // all of _meta
 	version    []byte
 	caps       []byte
 	metaSource []byte // _meta["counterfoil/context"]
@@ -72,6 +73,7 @@ func (p *params) readMeta(meta []byte) *fault {
 	if !gateway.IsObject(meta) {
 		return badForm(statusOK, codeParams, "The member _meta must be an object.")
 	}
+	p.meta = meta
 	strange := ""
 	gateway.Members(meta, func(name, value []byte) bool {
 		switch string(name) {
@@ -83,6 +85,7 @@ func (p *params) readMeta(meta []byte) *fault {
 			p.metaSource = value
 		case "progressToken":
 			p.progress = value
+		case ownEnvelope: // read where no key is given
 		case "traceparent", "tracestate", "baggage":
 			if s, ok := gateway.String(value); ok {
 				if p.trace == nil {
@@ -91,7 +94,7 @@ func (p *params) readMeta(meta []byte) *fault {
 				p.trace[string(name)] = s
 			}
 		default:
-			strange = nearName(strange, name, "counterfoil/context")
+			strange = nearName(strange, name, "counterfoil/context", ownEnvelope)
 		}
 		return true
 	})

@@ -7,7 +7,6 @@ import (
 
 	"counterfoil/gateway"
 	"counterfoil/internal/canon"
-	"counterfoil/receipts"
 )
 
 // callTool decodes a call and has it governed.
@@ -84,16 +83,17 @@ func (d *door) request(c echo.Context, r call) (gateway.Request, *gateway.Refusa
 		return none, refusal, nil
 	}
 	if !ctx.key.is {
-		return none, &gateway.Refusal{Reason: receipts.ReasonIdempotencyKeyRequired, Detail: keyRequired}, nil
+		id, refusal := Identify(r.params.meta, d.g.Config().Platforms)
+		if refusal != nil {
+			return none, refusal, nil
+		}
+		ctx.key.value, ctx.keySource = d.g.HarnessKey(r.agent.ID, id.Platform, id.CallID), id.Platform
 	}
 	return gateway.Request{
 		Agent: r.agent, Wallet: ctx.wallet.value, WalletNamed: ctx.wallet.is, Permit: ctx.permit.value, PermitNamed: ctx.permit.is,
 		Key: ctx.key.value, KeySource: ctx.keySource, Tool: name, Arguments: args, Wait: preferredWait(h), Trace: r.params.trace,
 	}, nil, nil
 }
-
-const keyRequired = "The call names no idempotency key: give one in params.mcpContext.idempotency_key, in _meta[\"counterfoil/context\"], or in the header Idempotency-Key. " +
-	"Identity from the harness (callId of Codex, claudecode/toolUseId of Claude Code, a platform-invocation envelope) is not accepted in this version."
 
 // listTools shows what the caller's permit allows. Without a permit that is the
 // caller's, it shows the whole catalogue: a call says what is missing.

@@ -23,6 +23,7 @@ type operationWire struct {
 	Agent        string              `json:"agent_id"`
 	Tool         string              `json:"tool"`
 	Key          *string             `json:"idempotency_key,omitempty"`
+	Call         *callWire           `json:"call_identity,omitempty"`
 	OperationKey *string             `json:"operation_key,omitempty"`
 	KeySource    string              `json:"key_source"`
 	Authorized   int64               `json:"credits_authorized"`
@@ -38,6 +39,12 @@ type operationWire struct {
 	Decision     *reconciliationWire `json:"reconciliation"`
 	CreatedAt    time.Time           `json:"created_at"`
 	FinishedAt   *time.Time          `json:"finished_at"`
+}
+
+// callWire is which call of which harness an operation is, where the harness said so and no key was given.
+type callWire struct {
+	Platform string `json:"platform"`
+	CallID   string `json:"call_id"`
 }
 
 // reconciliationWire is what was decided about an uncertain operation. What the decision rests on and who took
@@ -101,7 +108,11 @@ func operationOf(o *ledger.OperationRecord, viewer gateway.Principal) operationW
 		Decision: reconciliationOf(o.Reconciliation, viewer), CreatedAt: o.CreatedAt, FinishedAt: o.FinishedAt,
 	}
 	if viewer.Agent == nil || viewer.Agent.ID == o.Agent {
-		w.Key = &o.Key
+		if platform, id, ok := gateway.HarnessCall(o.Key); ok {
+			w.Call = &callWire{Platform: platform, CallID: id}
+		} else {
+			w.Key = &o.Key
+		}
 	}
 	if viewer.Agent == nil && o.Outcome != receipts.Denied {
 		w.OperationKey = &o.OperationKey

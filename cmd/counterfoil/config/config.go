@@ -19,6 +19,7 @@ type Config struct {
 	AllowedOrigins []string
 	Upstreams      []Upstream
 	Tools          []Tool
+	Identity       Identity
 	Limits         Limits
 	Log            Log
 }
@@ -84,6 +85,11 @@ type Tool struct {
 type Value struct {
 	Pointer  string
 	Currency string
+}
+
+// Identity says how calls are known that name no idempotency key.
+type Identity struct {
+	Platforms []string // whose envelopes name a call, beside codex and claude_code
 }
 
 // Limits bound what a gateway does.

@@ -13,7 +13,7 @@ const maxFileBytes = 1 << 20
 
 // Documented are the variables that are no value of the file: they belong to the commands that speak
 // to a running gateway.
-var documented = []string{"COUNTERFOIL_TOKEN", "COUNTERFOIL_SERVER", "COUNTERFOIL_CONFIG"}
+var documented = []string{"COUNTERFOIL_TOKEN", "COUNTERFOIL_SERVER", "COUNTERFOIL_CONFIG", "COUNTERFOIL_KEY"}
 
 const prefix = "COUNTERFOIL"
 
@@ -104,12 +104,12 @@ func (r *reader) config(data []byte, secrets bool) *Config {
 		Tokens:         s.tokens(secrets),
 		AllowedOrigins: s.origins(),
 		Upstreams:      s.upstreams(secrets),
+		Identity:       s.identity(),
 		Limits:         s.limits(),
 		Log:            s.log(),
 	}
 	cfg.Tools = s.tools(cfg.Upstreams)
 	s.later("approvals", "approvals")
-	s.later("platforms", "identity from the harness")
 	s.done()
 	return cfg
 }
