@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"os/exec"
@@ -11,12 +12,79 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// visit is what a client saw that listed the tools, paid, paid again under the same key, and asked for too much.
+type visit struct {
+	Server  struct{ Name string }
+	Version string
+	Tools   []struct{ Name, Description string }
+
+	First, Again, Denied clientResult
+	More                 []clientResult // further payments, before the denial
+}
+
 // clientResult is a result as a client library hands it on.
 type clientResult struct {
 	Content           []struct{ Type, Text string }
 	StructuredContent map[string]any
 	IsError           bool
 	Meta              meta `json:"_meta"`
+}
+
+// visitor is the tenant of a client's visit: it may pay a little at a time.
+func (s *system) visitor(t *testing.T) tenant {
+	t.Helper()
+	x := s.newWallet(t, 100)
+	x.permit = x.issue(t, terms{grant: object{
+		"tools": []string{"payout"}, "limits": object{"credits": 100, "value": object{"currency": "USD", "per_call": 5000}},
+	}})
+	return x
+}
+
+// tooMuch are the arguments of a payment that the visitor's permit does not allow.
+func (x tenant) tooMuch() string { return strings.Replace(x.payoutArgs(), "1200", "999999999", 1) }
+
+// sawAll checks a visit: each call did and cost what it should, and each receipt that the client holds is good.
+func (x tenant) sawAll(t *testing.T, v visit, version string) {
+	t.Helper()
+	if v.Server.Name != "counterfoil" || v.Version != version {
+		t.Errorf("it is connected to %q with %q, want counterfoil with %s", v.Server.Name, v.Version, version)
+	}
+	// What the permit allows, and the tools of our own.
+	if len(v.Tools) != 4 || v.Tools[0].Name != "payout" || !strings.Contains(v.Tools[0].Description, "Pays") {
+		t.Errorf("it lists %+v", v.Tools)
+	}
+	paid := append([]clientResult{v.First}, v.More...)
+	var receipts []string
+	for i, r := range paid {
+		if r.IsError || r.Meta.Outcome != "succeeded" || r.Meta.Receipt == "" || r.Meta.Charged == nil || *r.Meta.Charged != payoutPrice || r.StructuredContent["effect"] == nil || len(r.Content) != 1 {
+			t.Errorf("payment %d: %+v", i, r)
+		}
+		receipts = append(receipts, r.Meta.Receipt)
+		x.s.receipt(t, answer{meta: r.Meta})
+	}
+	if v.Again.Meta.Receipt != v.First.Meta.Receipt || v.Again.IsError {
+		t.Errorf("another receipt for the same call: %+v", v.Again)
+	}
+	if !v.Denied.IsError || v.Denied.Meta.Reason != "permit_value_exceeded" || v.Denied.Meta.Receipt == "" {
+		t.Errorf("denied: %+v", v.Denied)
+	}
+	x.s.holdGood(t, append(receipts, v.Denied.Meta.Receipt)...)
+	n := len(paid)
+	if st := x.state(t); st.Effects != n || st.Charges != n || st.Receipts != n+1 || st.Balance != 100-int64(n)*payoutPrice || st.Open != 0 {
+		t.Errorf("after %d payments: %+v", n, st)
+	}
+}
+
+// holdGood gives a wallet's receipts, as a client holds them, to the offline verifier: they must be a whole chain.
+func (s *system) holdGood(t *testing.T, receipts ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	trust, file := filepath.Join(dir, "jwks.json"), filepath.Join(dir, "receipts.jsonl")
+	writeFile(t, trust, string(s.published(t)))
+	writeFile(t, file, strings.Join(receipts, "\n")+"\n")
+	if status, out := program(t, "counterfoil-verify", "--trust", trust, "--issuer", s.url, "--require", "chain", file); status != 0 {
+		t.Errorf("the receipts: status %d: %s", status, out)
+	}
 }
 
 // TestNPMClients: the stock clients of npm list and call tools, with the context in headers, in params and in _meta.
@@ -28,22 +96,13 @@ func TestNPMClients(t *testing.T) {
 	} {
 		t.Run(c.which+" "+c.mode, func(t *testing.T) {
 			t.Parallel()
-			x := s.newWallet(t, 100)
-			x.permit = x.issue(t, terms{grant: object{
-				"tools": []string{"payout"}, "limits": object{"credits": 100, "value": object{"currency": "USD", "per_call": 5000}},
-			}})
+			x := s.visitor(t)
 			printed := node(t, "client.mjs", []string{
 				"URL_=" + s.url + "/mcp/messages", "KEY=" + x.key, "WALLET=" + x.wallet, "PERMIT=" + x.permit, "TO=" + x.marker() + "vendor.example",
 			}, c.which, c.mode)
 			var saw struct {
-				Server  struct{ Name string }
-				Version string
-				Tools   []struct {
-					Name        string
-					Description string
-				}
-				First, Again, Params, Meta, Denied clientResult
-				Refused                            struct {
+				visit
+				Refused struct {
 					Code int
 					Data struct{ Reason, Retry string }
 				}
@@ -51,29 +110,12 @@ func TestNPMClients(t *testing.T) {
 			if err := json.Unmarshal(printed, &saw); err != nil {
 				t.Fatalf("%v: %s", err, printed)
 			}
-			if saw.Server.Name != "counterfoil" || saw.Version != c.version {
-				t.Errorf("it is connected to %q with %q, want counterfoil with %s", saw.Server.Name, saw.Version, c.version)
+			if len(saw.More) != 2 {
+				t.Errorf("it paid with the context in %d more places", len(saw.More))
 			}
-			if len(saw.Tools) != 4 || saw.Tools[0].Name != "payout" || !strings.Contains(saw.Tools[0].Description, "Pays") {
-				t.Errorf("it lists %+v", saw.Tools)
-			}
-			for name, r := range map[string]clientResult{"in headers": saw.First, "in params": saw.Params, "in _meta": saw.Meta} {
-				if r.IsError || r.Meta.Outcome != "succeeded" || r.Meta.Receipt == "" || r.Meta.Charged == nil || *r.Meta.Charged != payoutPrice || r.StructuredContent["effect"] == nil || len(r.Content) != 1 {
-					t.Errorf("%s: %+v", name, r)
-				}
-				s.receipt(t, answer{meta: r.Meta})
-			}
-			if saw.Again.Meta.Receipt != saw.First.Meta.Receipt {
-				t.Errorf("another receipt for the same call: %+v", saw.Again)
-			}
-			if !saw.Denied.IsError || saw.Denied.Meta.Reason != "permit_value_exceeded" || saw.Denied.Meta.Receipt == "" {
-				t.Errorf("denied: %+v", saw.Denied)
-			}
+			x.sawAll(t, saw.visit, c.version)
 			if saw.Refused.Code != -31422 || saw.Refused.Data.Reason != "idempotency_key_reused" || saw.Refused.Data.Retry != "never" {
 				t.Errorf("refused: %+v", saw.Refused)
-			}
-			if st := x.state(t); st.Effects != 3 || st.Charges != 3 || st.Receipts != 4 || st.Balance != 85 {
-				t.Errorf("after all: %+v", st)
 			}
 		})
 	}
@@ -100,52 +142,63 @@ func TestGoSDKClient(t *testing.T) {
 	for _, revision := range []string{"", "2026-07-28", "2025-11-25", "2025-06-18"} {
 		t.Run("revision "+revision, func(t *testing.T) {
 			t.Parallel()
-			x := s.newTenant(t, 100, anything())
-			connect := func(key string) *mcp.ClientSession {
-				t.Helper()
-				client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
-					MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}, Capabilities: &mcp.ClientCapabilities{},
-				})
-				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-					Endpoint: s.url + "/mcp", MaxRetries: -1, DisableStandaloneSSE: true,
-					HTTPClient: &http.Client{Transport: staticHeaders{s.client.Transport, map[string]string{
-						"Authorization": "Bearer " + x.key, "Counterfoil-Wallet": x.wallet, "Counterfoil-Permit": x.permit, "Idempotency-Key": key,
-					}}},
-				}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = session.Close() })
-				return session
+			x := s.visitor(t)
+			session := x.connect(t, "invoice-1", revision, nil)
+			var v visit
+			if hello := session.InitializeResult(); hello.ServerInfo != nil {
+				v.Server.Name, v.Version = hello.ServerInfo.Name, hello.ProtocolVersion
 			}
-			session := connect("invoice-1")
 			list, err := session.ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(list.Tools) != 10 || list.Tools[0].Name != "payout" {
-				t.Errorf("it lists %+v", list.Tools)
-			}
-			pay := &mcp.CallToolParams{Name: "payout", Arguments: json.RawMessage(x.payoutArgs())}
-			first, err := session.CallTool(t.Context(), pay)
-			if err != nil || first.IsError || first.Meta["counterfoil/outcome"] != "succeeded" {
-				t.Fatalf("the call: %v, %+v", err, first)
-			}
-			again, err := connect("invoice-1").CallTool(t.Context(), pay)
-			if err != nil || again.Meta["counterfoil/receipt"] != first.Meta["counterfoil/receipt"] {
-				t.Errorf("the same call: %v, %+v", err, again)
-			}
-			denied, err := connect("invoice-2").CallTool(t.Context(), &mcp.CallToolParams{Name: "send_email", Arguments: json.RawMessage(`{}`)})
-			if err != nil || !denied.IsError || denied.Meta["counterfoil/outcome"] == "succeeded" {
-				t.Errorf("a call that the tool refuses: %v, %+v", err, denied)
-			}
-			if _, err := connect("invoice-1").CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{}}); err == nil || !strings.Contains(err.Error(), "used for another request") {
+			remake(t, list.Tools, &v.Tools)
+			v.First = sdkCall(t, session, "payout", x.payoutArgs())
+			v.Again = sdkCall(t, x.connect(t, "invoice-1", revision, nil), "payout", x.payoutArgs())
+			v.Denied = sdkCall(t, x.connect(t, "invoice-2", revision, nil), "payout", x.tooMuch())
+			x.sawAll(t, v, cmp.Or(revision, "2026-07-28"))
+			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{}}); err == nil || !strings.Contains(err.Error(), "used for another request") {
 				t.Errorf("another call under the same key: %v", err)
 			}
-			if st := x.state(t); st.Effects != 1 || st.Charges != 1 {
-				t.Errorf("after all: %+v", st)
-			}
 		})
+	}
+}
+
+// connect is a session of the Go client, with what its user can configure: headers. Without options it is as it comes.
+func (x tenant) connect(t *testing.T, key, revision string, options *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: x.s.url + "/mcp",
+		HTTPClient: &http.Client{Transport: staticHeaders{x.s.client.Transport, map[string]string{
+			"Authorization": "Bearer " + x.key, "Counterfoil-Wallet": x.wallet, "Counterfoil-Permit": x.permit, "Idempotency-Key": key,
+		}}},
+	}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func sdkCall(t *testing.T, session *mcp.ClientSession, tool, args string) (r clientResult) {
+	t.Helper()
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	remake(t, result, &r)
+	return r
+}
+
+// remake turns one type into another by way of JSON.
+func remake(t *testing.T, from, to any) {
+	t.Helper()
+	text, err := json.Marshal(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
 }
 

@@ -1,5 +1,5 @@
 // A stock MCP client from npm, as its users would write it: lists the tools, calls one twice with the context
-// in headers and once with it in params, is denied once and refused once. Prints what it saw as JSON.
+// in headers, once with it in params and once with it in _meta, is denied once and refused once. Prints what it saw as JSON.
 const [, , which, mode] = process.argv;
 const { URL_, KEY, WALLET, PERMIT, TO } = process.env;
 
@@ -29,8 +29,9 @@ await inHeaders.close();
 
 const inParams = await connect({});
 const context = (key) => ({ wallet_id: WALLET, permit_id: PERMIT, idempotency_key: `${which}-${mode}-${key}` });
-out.params = await inParams.callTool({ name: 'payout', arguments: args(1200), mcpContext: context('params') });
-out.meta = await inParams.callTool({ name: 'payout', arguments: args(1200), _meta: { 'counterfoil/context': context('meta') } });
+out.more = [];
+out.more.push(await inParams.callTool({ name: 'payout', arguments: args(1200), mcpContext: context('params') }));
+out.more.push(await inParams.callTool({ name: 'payout', arguments: args(1200), _meta: { 'counterfoil/context': context('meta') } }));
 out.denied = await inParams.callTool({ name: 'payout', arguments: args(999999999), mcpContext: context('denied') });
 try {
   await inParams.callTool({ name: 'payout', arguments: args(1), mcpContext: context('params') });
