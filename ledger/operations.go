@@ -84,7 +84,7 @@ type reader interface {
 }
 
 func operationBy(ctx context.Context, from reader, id uuid.UUID, wallets []string) (*OperationRecord, error) {
-	rows, err := from.Query(ctx, sql.Query("list_operations"), pgUUID(id), pgUUID(uuid.Nil), wallets, nil, nil, nil, 1)
+	rows, err := from.Query(ctx, sql.Query("operation"), pgUUID(id), wallets)
 	if err != nil {
 		return nil, coldError("read operation", err)
 	}
@@ -102,7 +102,7 @@ func (l *Ledger) Operations(ctx context.Context, f OperationFilter, after string
 	if f.State == StateDispatching || f.State == StateAwaitingInput {
 		rows, err = l.pool.Query(ctx, sql.Query("list_open_operations"), pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), f.State, limit)
 	} else {
-		rows, err = l.pool.Query(ctx, sql.Query("list_operations"), nil, pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), nullable(f.State), limit)
+		rows, err = l.pool.Query(ctx, sql.Query("list_operations"), pgUUID(from), f.Wallets, nullable(f.Agent), nullable(f.Permit), nullable(f.State), limit)
 	}
 	if err != nil {
 		return nil, coldError("list operations", err)
