@@ -22,8 +22,9 @@ type connections struct {
 	write  time.Duration
 	now    func() time.Time
 
-	closing sync.Once
-	closed  chan struct{}
+	closing  sync.Once
+	closed   chan struct{}
+	closeErr error
 
 	mu     sync.Mutex
 	idle   list.List // of *connection, the longest idle first
@@ -55,9 +56,13 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
+// Close takes no more connections. It may be called again.
 func (l *connections) Close() error {
-	l.closing.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	l.closing.Do(func() {
+		close(l.closed)
+		l.closeErr = l.Listener.Close()
+	})
+	return l.closeErr
 }
 
 // want begins or ends the wait for a place, to which the longest idle gives way.

@@ -51,6 +51,7 @@ type Gateway struct {
 	cut      context.CancelFunc
 	stop     context.CancelFunc // of what runs in the background
 	draining atomic.Bool
+	inside   atomic.Int64 // requests that are being answered
 	tasks    sync.WaitGroup
 }
 

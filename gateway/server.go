@@ -63,7 +63,25 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener, drain time.Duration
 	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
+	g.draining.Store(true)
+	_ = clients.Close() // no new connections; those that are there are answered
+	g.quiet(draining)
 	return g.Drain(draining, srv)
+}
+
+// quiet waits until nobody that was let in is inside. The server is not shut down
+// before: from then on it closes a connection on which a request has just come, and
+// whoever sent that cannot know that nothing happened.
+func (g *Gateway) quiet(ctx context.Context) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for g.inside.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
 }
 
 // Drain takes no new calls and waits for those in flight. When ctx ends first,
@@ -168,6 +186,8 @@ func (g *Gateway) recover(next echo.HandlerFunc) echo.HandlerFunc {
 // means that the server is gone for good.
 func (g *Gateway) refuseWhileDraining(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		g.inside.Add(1) // before the look: who is let in has been counted
+		defer g.inside.Add(-1)
 		path := c.Request().URL.Path
 		if g.draining.Load() && (strings.HasPrefix(path, "/mcp") || strings.HasPrefix(path, "/v1/")) {
 			c.Response().Header().Set("Connection", "close")
