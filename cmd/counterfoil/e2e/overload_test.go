@@ -204,25 +204,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 	x.succeed(t, x.payout("invoice-0"))
 	before := s.rest(t, s.url)
 
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := func(statement string, args ...any) (n int) {
-		if err := tx.QueryRow(ctx, statement, args...).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if count("select 1 from wallets where id = $1 for update", x.wallet) != 1 {
-		t.Fatal("the wallet is not locked")
-	}
+	stuck := stick(t, database, x.wallet)
 	const calls, room = 60, 8
 	answers := make(chan answer, calls)
 	begin := func(i int) {
@@ -233,9 +215,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		answers <- a
 	}
 	go begin(1)
-	eventually(t, "the lane to stand still", func() bool {
-		return count("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1
-	})
+	stuck.waits(t)
 	for i := 2; i <= calls; i++ {
 		go begin(i)
 	}
@@ -244,12 +224,10 @@ func TestAFullQueueRefuses(t *testing.T) {
 			t.Fatalf("beside a full queue: %s", a)
 		}
 	}
-	if n := count("select count(*) from operations where wallet_id = $1", x.wallet); n != 1 {
+	if n := stuck.count(t, "select count(*) from operations where wallet_id = $1", x.wallet); n != 1 {
 		t.Errorf("%d operations were written beside the one before", n-1)
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stuck.goOn(t)
 	for range 1 + room {
 		if a := receive(t, answers, "the answer of one that waited"); a.meta.Outcome != "succeeded" || a.replayed() {
 			t.Errorf("one that waited: %s", a)
@@ -365,19 +343,7 @@ func TestAStalledStore(t *testing.T) {
 	x := s.newTenant(t, 1000, anything())
 	x.succeed(t, x.payout("invoice-0"))
 	before := s.rest(t, s.url)
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(ctx, "lock table wallets in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	stuck := standStill(t, database, "lock table wallets in access exclusive mode")
 	const calls = 20
 	told := make(chan answer, calls)
 	for i := range calls {
@@ -400,14 +366,13 @@ func TestAStalledStore(t *testing.T) {
 	if n := len(s.tool.effects(t, x.marker())); n != 1 {
 		t.Errorf("%d effects beside the one before", n-1)
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stuck.goOn(t)
 	eventually(t, "the end of what nobody waits for", func() bool { return x.open(t) == 0 })
 	notSent := 0
 	for i := range calls {
 		var a answer
 		eventually(t, "an outcome", func() bool {
+			var err error
 			a, err = x.try(s.url, x.payout(fmt.Sprintf("invoice-%d", i+1)))
 			return err == nil && a.refusal == nil
 		})

@@ -1,13 +1,10 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"counterfoil/internal/testdb"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // TestStrangerCausesNoLookUp: an agent of another wallet cannot learn by time what is stored, because nothing is
@@ -22,19 +19,7 @@ func TestStrangerCausesNoLookUp(t *testing.T) {
 	stranger := s.newTenant(t, 100, anything())
 	stranger.do(t, r.call) // its key is known to the gateway from now on
 
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(ctx, "lock table operations in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	stuck := standStill(t, database, "lock table operations in access exclusive mode")
 	owner := make(chan answer, 1)
 	go func() { owner <- x.do(t, r.call) }()
 	for _, key := range []string{"invoice-1", "invoice-2"} {
@@ -49,8 +34,6 @@ func TestStrangerCausesNoLookUp(t *testing.T) {
 		t.Fatalf("a call that must look up was answered under the lock: %s", a)
 	default:
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stuck.goOn(t)
 	r.same(t, receive(t, owner, "the owner's replay"))
 }

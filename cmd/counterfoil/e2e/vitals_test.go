@@ -98,3 +98,25 @@ func (s *system) limited(t *testing.T, upstream, limits string) (p *process, url
 	s.described(t, url)
 	return p, url
 }
+
+// metric adds up the samples of the first gateway's metrics that begin with a text.
+func (s *system) metric(t *testing.T, begins string) float64 {
+	t.Helper()
+	resp, err := s.raw.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	total := 0.0
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if line := lines.Text(); strings.HasPrefix(line, begins) {
+			n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			total += n
+		}
+	}
+	return total
+}
