@@ -20,7 +20,8 @@ import (
 // claimJob is one claim in a batch, and what was decided about it.
 type claimJob struct {
 	claim        *Claim
-	operationKey string
+	ownKey       string // random
+	operationKey string // ownKey, or one of the pool
 	term         int64
 	record       record
 	verdict      verdict
@@ -33,6 +34,7 @@ const (
 	existing          // the key is used
 	denied
 	granted
+	keyless // the pool of operation keys has none for it
 	unknownPermit
 	unknownWallet
 )
@@ -64,6 +66,8 @@ func (l *Ledger) Claim(ctx context.Context, c *Claim) (Claimed, error) {
 	case denied:
 		op, err := l.signed(&job.record)
 		return Claimed{Denied: op}, err
+	case keyless:
+		return Claimed{}, ErrNoOperationKeys
 	case unknownPermit:
 		return Claimed{}, ErrPermitUnknown
 	case unknownWallet:
@@ -91,7 +95,7 @@ func newClaimJob(c *Claim) (*claimJob, error) {
 		counted = c.Fit.Value.Amount
 	}
 	return &claimJob{
-		claim: c, operationKey: base64.RawURLEncoding.EncodeToString(secret),
+		claim: c, ownKey: base64.RawURLEncoding.EncodeToString(secret),
 		record: record{
 			id: id, wallet: c.Wallet, key: c.Key, keySource: c.KeySource, agent: c.Agent,
 			permit: c.Permit.ID, permitSHA256: c.Permit.SHA256, tool: c.Tool, toolSHA256: c.ToolSHA256, reference: c.Ref,
@@ -109,13 +113,18 @@ func (j *claimJob) granted() *Granted {
 // runClaims commits one batch, whatever it takes: whole after a conflict, halved after a member's fault,
 // read back after a COMMIT without an answer.
 func (l *Ledger) runClaims(tickets []*ticket[*claimJob]) {
+	held := 0
 	for try := 0; ; try++ {
 		began := l.now()
-		err := l.claimBatch(tickets)
+		err := l.claimBatch(tickets, held)
 		if err == nil {
 			l.onCommit("claim", len(tickets), l.now().Sub(began))
 			l.answerClaims(tickets, nil)
 			return
+		}
+		if errors.Is(err, errKeysHeld) && l.pause(keyPause) {
+			held, try = held+1, try-1
+			continue
 		}
 		switch kindOf(err) {
 		case storeRetry, storeUnavailable:
@@ -228,14 +237,20 @@ func (l *Ledger) committedClaims(tickets []*ticket[*claimJob]) (map[[16]byte]boo
 }
 
 // claimBatch is T1: lock, read, decide in order of arrival, write, commit.
-func (l *Ledger) claimBatch(tickets []*ticket[*claimJob]) error {
+// held is how often the last operation keys were found to be in others' hands.
+func (l *Ledger) claimBatch(tickets []*ticket[*claimJob], held int) error {
 	if len(tickets) == 0 {
 		return nil
 	}
-	s := newClaimState(tickets)
+	s := newClaimState(tickets, l.poolOf())
 	return l.transact(s.lock, func(ctx context.Context, conn *pgxpool.Conn, b *batch) error {
 		for _, t := range tickets {
 			s.decide(t.job)
+		}
+		if again, err := s.pool.short(ctx, conn); err != nil {
+			return err
+		} else if again && held < keyTries {
+			return &storeError{kind: storeUnavailable, err: errKeysHeld}
 		}
 		if err := l.denyAll(ctx, conn, s); err != nil {
 			return err

@@ -95,6 +95,7 @@ type hall struct {
 type kind struct {
 	lease           time.Duration // 0: as usual
 	outwaits, brief bool
+	pooled          bool
 }
 
 // newHall makes a database with a ledger that looks often for what a silent one has left.
@@ -102,6 +103,7 @@ func newHall(t *testing.T) *hall {
 	h := &hall{t: t, whole: os.Getenv("COUNTERFOIL_FAULTS") == "all", slots: make(chan struct{}, width), idle: make(map[kind][]*station)}
 	h.bundle = setup(t, func(o *ledger.Options) { o.Lease = time.Second })
 	t.Cleanup(func() { h.bundle.fsck(t) })
+	h.bundle.load(t, poolKeys(0, 5000)...)
 	return h
 }
 
@@ -110,7 +112,7 @@ func kindOf(r *row) kind {
 	if r.lane.options != nil {
 		var o ledger.Options
 		r.lane.options(&o)
-		k.lease = o.Lease
+		k.lease, k.pooled = o.Lease, o.OperationKeyPool
 	}
 	return k
 }

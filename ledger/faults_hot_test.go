@@ -23,6 +23,15 @@ func claimLanes() []lane {
 			},
 		},
 		{
+			name:       "T1, granted, with a pool of operation keys",
+			statements: []string{"begin", "pick_operation_keys", "claim_write", "use_operation_keys", "commit"},
+			run: func(r *row) error {
+				r.arm()
+				return r.struckClaim(true, 1)
+			},
+			options: pooled,
+		},
+		{
 			name:       "T1, denied",
 			statements: []string{"begin", "claim_lock", "claim_read", "claim_refs", "lock_chains", "claim_write", "record_write", "commit"},
 			run: func(r *row) error {

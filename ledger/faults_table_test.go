@@ -159,18 +159,18 @@ func without() map[string]string {
 	}
 	for reason, names := range map[string][]string{
 		read: {
-			"agent", "agent_by_key", "at_risk", "deposit", "export_receipts", "installation_id", "issuer_keys", "list_agent_keys",
+			"agent", "agent_by_key", "at_risk", "count_operation_keys", "deposit", "export_receipts", "installation_id", "issuer_keys", "list_agent_keys",
 			"list_agents", "list_audit", "list_issuers", "list_open_operations", "list_operations", "list_permits", "list_receipts",
-			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "operation", "permit_token", "receipt", "round_by_state", "statement",
+			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "operation", "permit_token", "receipt", "round_by_state", "spare_operation_keys", "statement",
 			"uncertain_queue", "wallet",
 		},
 		change: {
 			"add_deposit", "delete_agent_wallets", "insert_agent", "insert_agent_key", "insert_agent_wallets", "insert_chain",
-			"insert_deposit", "insert_deposit_transfer", "insert_permit", "insert_permit_usage", "insert_wallet", "lock_agent",
+			"insert_deposit", "insert_deposit_transfer", "insert_permit", "insert_permit_usage", "insert_wallet", "load_operation_keys", "lock_agent",
 			"release_ref", "revoke_agent_key", "revoke_permit", "set_frozen", "update_agent_permit", "upsert_issuer_key",
 		},
 		fsck: {
-			"fsck_begin", "fsck_calls", "fsck_open", "fsck_operations", "fsck_orphans", "fsck_receipts", "fsck_refs", "fsck_transfers",
+			"fsck_begin", "fsck_calls", "fsck_open", "fsck_operation_keys", "fsck_operations", "fsck_orphans", "fsck_receipts", "fsck_refs", "fsck_transfers",
 			"fsck_rounds", "fsck_uncertain", "fsck_usage", "fsck_wallets",
 		},
 		start:                     {"durability", "installation", "insert_instance"},

@@ -45,7 +45,7 @@ type fsck struct {
 }
 
 // Fsck proves the database against the invariants I1, I2, I5, I6, I7, I9 and I11: references and answers that
-// must be kept, rounds that can be answered once, balances from transfers and
+// must be kept, rounds that can be answered once, operation keys of the pool, balances from transfers and
 // holds, usage from receipts and holds, chains and signatures against keys, one receipt an operation. It
 // reads one snapshot and may run beside gateways. A broken row is a report with FirstFault; an error means
 // that nothing can be told. progress is called now and then; it may be nil.
@@ -71,7 +71,7 @@ func Fsck(ctx context.Context, url string, keys jws.KeySet, progress func(receip
 		heads: make(map[string]chainHead), calls: make(map[pair]map[string]int64),
 	}
 	for _, step := range []func(context.Context) error{
-		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.references, f.uncertain, f.orphans, f.rounds, f.receipts,
+		f.wallets, f.transfers, f.callCounts, f.usage, f.operations, f.references, f.uncertain, f.orphans, f.rounds, f.operationKeys, f.receipts,
 	} {
 		err := step(ctx)
 		if errors.As(err, &f.report.FirstFault) {

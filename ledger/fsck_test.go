@@ -54,7 +54,11 @@ func TestFsckFindsEachDamage(t *testing.T) {
 		"a queued amount":                 {"I5", "update uncertain set charged = 0"},
 		"a reference of one that acted":   {"I1", "delete from operation_refs"},
 		"a reference of one that did not": {"I1", "insert into operation_refs select wallet_id, tool, 'INV-2', id from operations where reference = 'INV-2'"},
-		"a response of nothing":           {"I5", "insert into responses values ('wal_ops', '00000000-0000-7000-8000-000000000000', '{}')"},
+		"a pool's key of two operations": {"I1", "insert into operation_keys (key, uses, wallet_id, operation_id) select operation_key, 1, wallet_id, id from operations where key = 'key-0'; " +
+			"update operations set operation_key = (select key from operation_keys) where key = 'key-1'"},
+		"a pool's key of none":        {"I1", "insert into operation_keys (key, uses, wallet_id, operation_id) select 'sixteen-or-more-', 1, wallet_id, id from operations where key = 'key-0'"},
+		"a pool's key, used and free": {"I1", "insert into operation_keys (key) select operation_key from operations where key = 'key-0'"},
+		"a response of nothing":       {"I5", "insert into responses values ('wal_ops', '00000000-0000-7000-8000-000000000000', '{}')"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,6 +37,8 @@ type Options struct {
 	Explain func(Ending) []byte
 	// Lease is how long an instance may be silent before any gateway settles its operations as uncertain.
 	Lease time.Duration
+	// OperationKeyPool lets new operations take their private keys from those that an operator has loaded.
+	OperationKeyPool bool
 	// Endpoint names what only one live process can hold (host and listen address): a restarted gateway
 	// recovers its own predecessor at once. Empty: after the lease.
 	Endpoint string
@@ -120,6 +122,7 @@ type Ledger struct {
 	signers   func(kid string) (jws.Signer, bool)
 	explain   func(Ending) []byte
 	retention time.Duration
+	pooled    bool // see pool.go
 	attempt   time.Duration
 	lease     time.Duration
 	endpoint  string
@@ -169,7 +172,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		issuer: o.Issuer, signer: o.Signer, signers: o.Signers, explain: o.Explain, lease: o.Lease,
-		retention: o.Retention, attempt: o.Attempt,
+		retention: o.Retention, pooled: o.OperationKeyPool, attempt: o.Attempt,
 		endpoint: o.Endpoint, instance: id, log: o.Logger, now: o.Now, onCommit: o.OnCommit, onUncertain: o.OnUncertain,
 		onInterrupted: o.OnInterrupted, onAbandoned: o.OnAbandoned, stop: make(chan struct{}),
 		agents: newCache[[32]byte, *Agent](cachedRecords), permits: newCache[string, *permits.Permit](cachedRecords),

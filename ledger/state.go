@@ -123,6 +123,7 @@ type claimState struct {
 	refs                              map[refKey]uuid.UUID // references in use, and by which operation
 	nowMS                             int64
 	heads                             chainHeads
+	pool                              *keyring
 	referring                         []*record // those with a reference
 	granted                           []*claimJob
 	denied                            []*record
@@ -130,8 +131,8 @@ type claimState struct {
 	taken                             []*record // those that take their reference
 }
 
-func newClaimState(tickets []*ticket[*claimJob]) *claimState {
-	s := &claimState{counters: newCounters(), used: make(map[pair]bool), refs: make(map[refKey]uuid.UUID), heads: make(chainHeads)}
+func newClaimState(tickets []*ticket[*claimJob], pool *keyring) *claimState {
+	s := &claimState{counters: newCounters(), pool: pool, used: make(map[pair]bool), refs: make(map[refKey]uuid.UUID), heads: make(chainHeads)}
 	wallets, usage := make(map[string]bool), make(map[pair]bool)
 	for _, t := range tickets {
 		r := &t.job.record
@@ -163,6 +164,9 @@ func (s *claimState) lock(b *batch) {
 	if len(s.referring) > 0 {
 		b.query("claim_refs", s.scanRef, refColumns(s.referring)[:3]...)
 	}
+	if s.pool != nil {
+		s.pool.lock(b, len(s.keys))
+	}
 }
 
 // decide judges one claim against the rows as the claims before it in the batch have left them.
@@ -180,12 +184,17 @@ func (s *claimState) decide(j *claimJob) {
 		j.verdict = unknownPermit
 		return
 	}
-	s.used[pair{r.wallet, r.key}] = true
-	s.written = append(s.written, j)
-	r.startedMS = s.nowMS
+	r.startedMS, j.operationKey = s.nowMS, j.ownKey
 	r.authorized, r.outcome, r.reason, r.detail = 0, "", "", nil
 	r.duplicateOf = ""
-	if no := s.refusal(r, c.Permit.Decide(c.Fit, c.Price, u.state(w, r.tool, s.nowMS))); no != nil {
+	no := s.refusal(r, c.Permit.Decide(c.Fit, c.Price, u.state(w, r.tool, s.nowMS)))
+	if no == nil && !s.pool.give(j) {
+		j.verdict = keyless // as if it had not come
+		return
+	}
+	s.used[pair{r.wallet, r.key}] = true
+	s.written = append(s.written, j)
+	if no != nil {
 		j.verdict = denied
 		r.outcome, r.reason, r.detail = receipts.Denied, no.Reason, no.Detail
 		s.denied = append(s.denied, r)
@@ -210,6 +219,7 @@ func (s *claimState) write(b *batch, instance uuid.UUID) {
 	columns = append(columns, holdColumns(s.granted, instance)...)
 	columns = append(columns, s.counters.columns()...)
 	b.exec("claim_write", append(columns, referencesOf(s.written))...)
+	s.pool.mark(b, s.granted)
 	if len(s.taken) > 0 {
 		b.exec("insert_refs", refColumns(s.taken)...)
 	}

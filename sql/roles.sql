@@ -2,7 +2,8 @@
 -- Insert-only: a compromised gateway can add records, not change or remove one. Response bodies are pruned.
 grant select, insert on installation, permits, operations, receipts, reconciliations, signatures, transfers,
     deposits, late_results, audit, requests to counterfoil_gateway;
-grant select, insert, update on instances, agents, agent_keys, wallets, chains, permit_usage, issuers, pruning
+grant select, insert, update on instances, agents, agent_keys, wallets, chains, permit_usage, issuers, pruning,
+    operation_keys
     to counterfoil_gateway;
 grant select, insert, delete on agent_wallets, operation_refs, responses, rounds to counterfoil_gateway;
 grant select, insert, update, delete on holds, uncertain to counterfoil_gateway;
