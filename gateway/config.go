@@ -65,6 +65,8 @@ type Config struct {
 
 	// Platforms are those whose envelopes name a call, beside the built-in ones.
 	Platforms []string
+	// Diagnostics logs the shape of each call's `_meta`.
+	Diagnostics bool
 
 	AllowedOrigins    []string
 	Limits            Limits

@@ -175,5 +175,13 @@ func (g *Gateway) refuse(err error) *Refusal {
 	case reason == receipts.ReasonInternal, reason == receipts.ReasonOutcomeUnknown:
 		g.log.Error("a call failed in the store", "error", err)
 	}
-	return &Refusal{Reason: reason}
+	refusal := &Refusal{Reason: reason}
+	if errors.Is(err, ledger.ErrNoOperationKeys) {
+		g.log.Warn("a new call is refused: the pool of operation keys is empty")
+		refusal.Detail = poolEmpty
+	}
+	return refusal
 }
+
+const poolEmpty = "The gateway's pool of operation keys is empty, and a new call needs one: its operator has to load some (counterfoil operation keys load). " +
+	"Nothing ran, and nothing was charged; ask again with the same key."

@@ -57,6 +57,9 @@ func (l *Ledger) OperationKeys(ctx context.Context) (*OperationKeys, error) {
 	return n, coldError("count operation keys", err)
 }
 
+// UsesOperationKeyPool reports whether new operations take their keys from the pool.
+func (l *Ledger) UsesOperationKeyPool() bool { return l.pooled }
+
 // keyring is what a batch has of the pool; nil: keys are made, not taken.
 type keyring struct {
 	free   []string

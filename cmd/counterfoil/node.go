@@ -50,7 +50,8 @@ func openNode(ctx context.Context, cfg *config.Config, url string, keys *jws.Key
 		URL: url, Issuer: cfg.Issuer, Signer: signer, Signers: keys.Signer, Explain: gateway.Explain,
 		Lease: cfg.Limits.Lease, Endpoint: n.endpoint.name, Logger: log,
 		QueueSize: cfg.Limits.Queue, Patience: cfg.Limits.Timeouts.Store, Retention: cfg.Limits.Retention,
-		OnCommit: metrics.OnCommit, OnInterrupted: metrics.OnInterrupted, OnAbandoned: metrics.OnAbandoned,
+		OperationKeyPool: cfg.Identity.Pool,
+		OnCommit:         metrics.OnCommit, OnInterrupted: metrics.OnInterrupted, OnAbandoned: metrics.OnAbandoned,
 		OnUncertain: func(risk ledger.AtRisk) { metrics.SetUncertain(risk, time.Now()) },
 	})
 	if err != nil {
@@ -94,6 +95,7 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 		ReconcilerToken: cfg.Tokens.Reconciler.Reveal(),
 		AllowedOrigins:  cfg.AllowedOrigins,
 		Platforms:       cfg.Identity.Platforms,
+		Diagnostics:     cfg.Identity.Diagnostics,
 		Limits: gateway.Limits{
 			AgentRate: cfg.Limits.AgentRate, AgentConcurrent: cfg.Limits.AgentConcurrent,
 			InFlight: cfg.Limits.InFlight, Connections: cfg.Limits.Connections,

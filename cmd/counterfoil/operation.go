@@ -56,7 +56,7 @@ func (a *app) operationCommand() *cobra.Command {
 		return []*cobra.Command{
 			r.lister("List operations", "/v1/operations", []string{"wallet", "agent", "permit", "state"}, operationColumns...),
 			r.getter("OPERATION", "Show an operation, and what was decided about it", "/v1/operations/", operationSheet...),
-			r.operationUncertain(), r.operationReconcile(), r.operationRelease(),
+			r.operationUncertain(), r.operationReconcile(), r.operationRelease(), r.operationKeys(),
 		}
 	})
 }

@@ -181,6 +181,8 @@ upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits:
 		"limits.timeouts.store":       cfg.Limits.Timeouts.Store.String(),
 		"limits.per_agent.rate":       strconv.Itoa(cfg.Limits.AgentRate),
 		"limits.per_agent.concurrent": strconv.Itoa(cfg.Limits.AgentConcurrent),
+		"identity.pool":               strconv.FormatBool(cfg.Identity.Pool),
+		"identity.diagnostics":        strconv.FormatBool(cfg.Identity.Diagnostics),
 		"log.format":                  cfg.Log.Format,
 		"log.level":                   cfg.Log.Level,
 	} {

@@ -25,6 +25,10 @@ type door struct {
 	serverInfo string // a member of `_meta`
 	modern     gateway.Dressing
 	initialize string // the end of an initialize result
+
+	platforms   []string // whose envelopes name a call
+	diagnostics bool
+	digest      Digest // of what is logged of calls
 }
 
 // Register adds the MCP endpoint to the gateway's router.
@@ -33,6 +37,7 @@ func Register(g *gateway.Gateway) {
 	d := &door{
 		g: g, serverInfo: `"` + metaPrefix + `serverInfo":` + info,
 		initialize: `,"capabilities":{"tools":{}},"serverInfo":` + info + `}`,
+		platforms:  g.Config().Platforms, diagnostics: g.Config().Diagnostics, digest: NewDigest(),
 	}
 	d.modern = gateway.Dressing{Members: `"resultType":"complete"`, Meta: d.serverInfo}
 	for _, path := range []string{"/mcp", "/mcp/messages"} {

@@ -11,6 +11,7 @@ import (
 
 // callTool decodes a call and has it governed.
 func (d *door) callTool(c echo.Context, r call) error {
+	d.diagnose(c, r)
 	if name, ok := gateway.String(r.params.name); ok && isBuiltin(name) {
 		return d.callBuiltin(c, r, name)
 	}
@@ -83,7 +84,7 @@ func (d *door) request(c echo.Context, r call) (gateway.Request, *gateway.Refusa
 		return none, refusal, nil
 	}
 	if !ctx.key.is {
-		id, refusal := Identify(r.params.meta, d.g.Config().Platforms)
+		id, refusal := Identify(r.params.meta, d.platforms)
 		if refusal != nil {
 			return none, refusal, nil
 		}

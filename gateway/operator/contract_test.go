@@ -76,6 +76,8 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 	b.must(t, 200, "POST", "/v1/wallets/wal_life/freeze", `{"note":"a check"}`)
 	b.must(t, 200, "POST", "/v1/wallets/wal_life/unfreeze", "")
 	b.must(t, 200, "POST", "/v1/permits/prm_life/revoke", "")
+	b.must(t, 200, "POST", "/v1/operation-keys", `{"keys":["acme:operation:v1:0001"]}`)
+	b.must(t, 200, "GET", "/v1/operation-keys", "")
 	b.decide(t, 200, lost, notDelivered)
 	b.must(t, 409, "POST", "/v1/operations/"+lost+"/release-reference", `{"why":"a check"}`)
 	b.send(t, request{method: "GET", path: "/v1/approvals", token: approverToken})

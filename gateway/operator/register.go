@@ -101,6 +101,8 @@ func (a *api) routes() []route {
 		{http.MethodPost, "/v1/issuers", a.registerIssuer, operator},
 		{http.MethodGet, "/v1/tools", a.listTools, operator},
 
+		{http.MethodPost, "/v1/operation-keys", a.loadOperationKeys, operator},
+		{http.MethodGet, "/v1/operation-keys", a.countOperationKeys, operator},
 		{http.MethodGet, "/v1/operations", a.listOperations, reader},
 		{http.MethodGet, "/v1/operations/:id", a.getOperation, reader},
 		{http.MethodPost, "/v1/operations/:id/reconcile", a.reconcileOperation, a.g.RequireReconciler()},

@@ -12,6 +12,10 @@ import (
 // idPattern is what an id of an agent, a wallet or a permit looks like.
 var idPattern = regexp.MustCompile(`\A[a-z]{2,4}_[A-Za-z0-9._-]{1,64}\z`)
 
+// poolKeyPattern is what an operation key of the pool looks like. It goes to tools in a header, and is looked for in
+// what they answer: short ones would be found where they are not.
+var poolKeyPattern = regexp.MustCompile(`\A[A-Za-z0-9._~:/+=-]{16,256}\z`)
+
 func newValidator() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string {
@@ -20,9 +24,10 @@ func newValidator() *validator.Validate {
 	})
 	// Registration fails for an empty name or function only.
 	for name, check := range map[string]validator.Func{
-		"id":    func(f validator.FieldLevel) bool { return idPattern.MatchString(f.Field().String()) },
-		"plain": func(f validator.FieldLevel) bool { return isPlain(f.Field().String()) },
-		"prose": func(f validator.FieldLevel) bool { return isProse(f.Field().String()) },
+		"id":      func(f validator.FieldLevel) bool { return idPattern.MatchString(f.Field().String()) },
+		"plain":   func(f validator.FieldLevel) bool { return isPlain(f.Field().String()) },
+		"poolkey": func(f validator.FieldLevel) bool { return poolKeyPattern.MatchString(f.Field().String()) },
+		"prose":   func(f validator.FieldLevel) bool { return isProse(f.Field().String()) },
 	} {
 		if err := v.RegisterValidation(name, check); err != nil {
 			panic(err)
@@ -65,6 +70,8 @@ func fault(f validator.FieldError) string {
 		return "must not be blank or hold control characters"
 	case "prose":
 		return "must not be blank or hold control characters other than tabs and line breaks"
+	case "poolkey":
+		return "must be an operation key: 16 to 256 letters, digits and . _ ~ : / + = -"
 	case "unique":
 		return "must not name anything twice"
 	case "oneof":

@@ -87,9 +87,11 @@ type Value struct {
 	Currency string
 }
 
-// Identity says how calls are known that name no idempotency key.
+// Identity says how calls are known that name no idempotency key, and by which keys tools know them.
 type Identity struct {
-	Platforms []string // whose envelopes name a call, beside codex and claude_code
+	Platforms   []string // whose envelopes name a call, beside codex and claude_code
+	Pool        bool     // operation keys come from those that an operator loads
+	Diagnostics bool     // the shape of each call's _meta is logged
 }
 
 // Limits bound what a gateway does.

@@ -100,6 +100,9 @@ func (s *section) oneOf(name, fallback string, choices ...string) string {
 	return fallback
 }
 
+// boolean takes true and false, in no other spelling.
+func (s *section) boolean(name string) bool { return s.oneOf(name, "false", "true", "false") == "true" }
+
 func (s *section) pointer(v value) string {
 	return s.matching(v, pointerPattern, "a JSON pointer such as /amount")
 }

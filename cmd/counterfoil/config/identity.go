@@ -28,6 +28,7 @@ func (s *section) identity() Identity {
 		}
 		out.Platforms = append(out.Platforms, name)
 	}
+	out.Pool, out.Diagnostics = i.boolean("pool"), i.boolean("diagnostics")
 	i.done()
 	return out
 }

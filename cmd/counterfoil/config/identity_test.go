@@ -20,14 +20,15 @@ func TestIdentitySection(t *testing.T) {
 		faults  []string
 	}{
 		{section: ``},
-		{section: `{platforms: [acme, Hubu.dev]}`, want: config.Identity{Platforms: []string{"acme", "Hubu.dev"}}},
-		{section: `{platforms: []}`, env: map[string]string{"COUNTERFOIL_IDENTITY_PLATFORMS": "a, b"}, want: config.Identity{Platforms: []string{"a", "b"}}},
+		{section: `{platforms: [acme, Hubu.dev], pool: true, diagnostics: true}`, want: config.Identity{Platforms: []string{"acme", "Hubu.dev"}, Pool: true, Diagnostics: true}},
+		{section: `{platforms: []}`, env: map[string]string{"COUNTERFOIL_IDENTITY_PLATFORMS": "a, b", "COUNTERFOIL_IDENTITY_POOL": "true"}, want: config.Identity{Platforms: []string{"a", "b"}, Pool: true}},
 		{section: `{platforms: [codex]}`, faults: []string{"line 20: identity.platforms: codex is built in"}},
 		{section: `{platforms: [claude_code, header, context]}`, faults: []string{"claude_code is built in", "header is what a receipt", "context is what a receipt"}},
 		{section: `{platforms: [a, a]}`, faults: []string{"a is here twice"}},
 		{section: `{platforms: ["a b"]}`, faults: []string{`"a b" is not a platform's name`}},
 		{section: `{platforms: "a"}`, faults: []string{"must be a list"}},
-		{section: `{diagnostic: true}`, faults: []string{"identity.diagnostic: is not a setting; here there are: platforms"}},
+		{section: `{pool: yes}`, faults: []string{`identity.pool: "yes" is none of: true, false`}},
+		{section: `{diagnostic: true}`, faults: []string{"identity.diagnostic: is not a setting; here there are: diagnostics, platforms, pool"}},
 	} {
 		text := whole
 		if c.section != "" {
