@@ -108,10 +108,13 @@ func (g *Gateway) Close() {
 	closeAll(g.clients)
 }
 
+// closeAll waits for all at once: a process may take its time to end.
 func closeAll(clients map[string]*upstream.Client) {
+	var closing sync.WaitGroup
 	for _, c := range clients {
-		c.Close()
+		closing.Go(c.Close)
 	}
+	closing.Wait()
 }
 
 // Echo is the router: front doors add their routes to it.

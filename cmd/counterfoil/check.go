@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ func (a *app) describe(cfg *config.Config) error {
 	line("tokens", "operator %s, approver %s, reconciler %s", cfg.Tokens.Operator.Fingerprint(),
 		cfg.Tokens.Approver.Fingerprint(), cfg.Tokens.Reconciler.Fingerprint())
 	for _, u := range cfg.Upstreams {
-		line("upstream", "%s at %s, %d headers, %s for an answer, %s", u.Name, u.URL, len(u.Headers), u.Timeout, pace(u))
+		line("upstream", "%s %s, %s for an answer, %s", u.Name, way(u), u.Timeout, pace(u))
 	}
 	limits := cfg.Limits
 	line("limits", "%d connections, %d calls in flight; of one agent %s calls a second, %s in flight",
@@ -64,6 +65,25 @@ func (a *app) describe(cfg *config.Config) error {
 	}
 	_, err := fmt.Fprintf(a.out, "%s is valid\n", cfg.File)
 	return err
+}
+
+// way says how an upstream is reached, without what is secret.
+func way(u config.Upstream) string {
+	if u.URL != "" {
+		return fmt.Sprintf("at %s, %d headers", u.URL, len(u.Headers))
+	}
+	words := make([]string, 0, len(u.Command))
+	for _, word := range u.Command {
+		if quoted := strconv.Quote(word); strings.ContainsRune(word, ' ') || len(quoted) != len(word)+2 {
+			word = quoted
+		}
+		words = append(words, word)
+	}
+	dir := "the working directory"
+	if u.Dir != "" {
+		dir = u.Dir
+	}
+	return fmt.Sprintf("runs %s in %s, %d variables", strings.Join(words, " "), dir, len(u.Env))
 }
 
 func pace(u config.Upstream) string {

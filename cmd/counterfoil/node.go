@@ -128,7 +128,8 @@ func upstreamConfigs(cfg *config.Config) []upstream.Config {
 	var out []upstream.Config
 	for _, u := range cfg.Upstreams {
 		out = append(out, upstream.Config{
-			Name: u.Name, URL: u.URL, Timeout: u.Timeout, Headers: u.Headers,
+			Name: u.Name, URL: u.URL, Command: u.Command, Dir: u.Dir, Environ: u.Environ, Env: u.Env,
+			Timeout: u.Timeout, Headers: u.Headers,
 			ForwardKeyHeader: u.ForwardKeyHeader, Refusals: u.Refusals, Concurrency: u.Concurrency, Rate: u.Rate,
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,17 @@ import (
 // Config names one upstream MCP server and what it may cost.
 type Config struct {
 	Name string // for logs
-	URL  string
+	URL  string // of an HTTP server; else
+	// Command is the program of a process that speaks over its standard input and output, and its
+	// arguments. A name without a slash is looked for in the PATH of Env or Environ.
+	Command []string
+	Dir     string // of the process; "": ours
+	// Environ and Env are its whole environment: what it may know of ours, and what it is given. Each
+	// value of Env is a secret: no answer shows it.
+	Environ []string
+	Env     map[string]string
+	// Grace is how long the process has to end after its input did, and again after SIGTERM; 0: 2 s.
+	Grace time.Duration
 	// Timeout bounds a call from the wait for a free slot to the last byte of the answer; 0: 30 s.
 	Timeout time.Duration
 	// Headers go with every request. Each value is a secret: no answer shows it.
@@ -92,16 +101,17 @@ type Answer struct {
 
 // Client calls one upstream. It is safe for concurrent use.
 type Client struct {
-	config    Config
-	url       *url.URL
-	fixed     http.Header // of every request
-	secrets   []string    // longest first
-	refusals  map[int64]bool
-	transport *http.Transport
-	slots     chan struct{}
-	lastID    atomic.Int64
-	memories  sync.Pool // of *[]byte
-	readers   sync.Pool // of *bufio.Reader
+	config   Config
+	carrier  carrier
+	versions []string // of the handshake era that it may choose
+	// probeTime is how long it may take to get to know the server, discoverTime how long it may take to say
+	// which era it is of.
+	probeTime, discoverTime time.Duration
+	secrets                 []string // longest first
+	refusals                map[int64]bool
+	slots                   chan struct{}
+	lastID                  atomic.Int64
+	memories                memories
 
 	current atomic.Pointer[peer] // nil: to be probed
 	legacy  atomic.Bool          // a handshake server, as far as we know
@@ -113,18 +123,15 @@ type Client struct {
 	watching sync.WaitGroup
 }
 
-// Close ends the upstream session and idle connections, and gives up probing. Calls under way are
-// the business of their own contexts; new ones are not dispatched.
+// Close ends the upstream session and idle connections, or the process, and gives up probing. Calls under
+// way are the business of their own contexts; new ones are not dispatched.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.end()
 	p := c.current.Swap(nil)
 	c.mu.Unlock()
 	c.watching.Wait()
-	if p != nil && p.session != "" {
-		c.endSession(p)
-	}
-	c.transport.CloseIdleConnections()
+	c.carrier.close(p)
 }
 
 // Concurrency is how many calls may be in flight at once; more wait within their time.
@@ -153,15 +160,17 @@ func (c *Client) Call(ctx context.Context, call Call) Answer {
 		return failed(receipts.ReasonUpstreamRejected, "not sent: a server of the handshake era cannot be given input")
 	}
 	id := c.lastID.Add(1)
-	r := c.post(ctx, request{
-		header:   c.callHeader(p, call),
+	r := p.line.post(ctx, request{
+		peer:     p,
+		method:   methodCall,
+		call:     &call,
 		body:     callBody(p, id, call),
 		id:       id,
 		limit:    call.MaxResponseBytes,
 		progress: c.progress(p, call),
 	})
-	defer c.release(r)
-	if p.lost(r) {
+	defer c.memories.release(r)
+	if r.lost {
 		c.forget(p)
 	}
 	return c.judge(r, p, call)

@@ -52,19 +52,21 @@ func New(config Config) (*Client, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	target, err := config.check()
-	if err != nil {
-		return nil, fmt.Errorf("%w %q: %w", ErrConfig, config.Name, err)
-	}
 	c := &Client{
 		config:    config,
-		url:       target,
-		fixed:     fixedHeader(config.Headers),
-		secrets:   headerSecrets(config.Headers),
-		refusals:  make(map[int64]bool, len(config.Refusals)),
-		transport: newTransport(config.Concurrency),
-		slots:     make(chan struct{}, config.Concurrency),
+		versions:  []string{"2025-11-25", "2025-06-18", "2025-03-26"},
+		probeTime: config.Timeout,
+		// A server that never answers what it does not know must leave time for the handshake.
+		discoverTime: config.Timeout / 2,
+		secrets:      slices.Concat(headerSecrets(config.Headers), envSecrets(config.Env)),
+		refusals:     make(map[int64]bool, len(config.Refusals)),
 	}
+	// The longest first: a value is replaced whole before its parts are looked for.
+	slices.SortFunc(c.secrets, func(a, b string) int { return len(b) - len(a) })
+	if err := c.reach(); err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrConfig, config.Name, err)
+	}
+	c.slots = make(chan struct{}, config.Concurrency)
 	for _, code := range config.Refusals {
 		c.refusals[int64(code)] = true
 	}
@@ -72,9 +74,41 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// reach chooses the way to the server.
+func (c *Client) reach() error {
+	config := c.config
+	if len(config.Command) > 0 {
+		path, err := config.checkCommand()
+		if err != nil {
+			return err
+		}
+		c.versions = append(c.versions, "2024-11-05") // whose tools are the same; only its HTTP was another
+		c.probeTime, c.discoverTime = max(config.Timeout, startTime), discoverTime
+		c.carrier = newProgram(c, path)
+		return nil
+	}
+	target, err := config.check()
+	if err != nil {
+		return err
+	}
+	c.carrier = newWeb(config, target, &c.memories)
+	return nil
+}
+
+// checkNumbers is the part of the check that both ways share.
+func (config Config) checkNumbers() error {
+	if config.Timeout < 0 || config.Concurrency < 0 || config.Rate < 0 {
+		return errors.New("timeout, concurrency and rate must not be negative")
+	}
+	return nil
+}
+
 // check reports every fault at once.
 func (config Config) check() (*url.URL, error) {
-	var faults []error
+	faults := []error{config.checkNumbers()}
+	if len(config.Env) > 0 || config.Dir != "" {
+		faults = append(faults, errors.New("a server that is reached by URL has no directory and no environment"))
+	}
 	target, err := url.Parse(config.URL)
 	switch {
 	case err != nil:
@@ -83,9 +117,6 @@ func (config Config) check() (*url.URL, error) {
 		faults = append(faults, errors.New("url needs http or https and a host"))
 	case target.User != nil || target.Fragment != "":
 		faults = append(faults, errors.New("url holds credentials or a fragment; credentials belong into the headers file"))
-	}
-	if config.Timeout < 0 || config.Concurrency < 0 || config.Rate < 0 {
-		faults = append(faults, errors.New("timeout, concurrency and rate must not be negative"))
 	}
 	for name, values := range config.Headers {
 		if reservedHeader(name) {
@@ -179,8 +210,6 @@ func headerSecrets(configured http.Header) []string {
 			}
 		}
 	}
-	// The longest first: a value is replaced whole before its parts are looked for.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	return secrets
 }
 

@@ -81,16 +81,22 @@ func (m *message) answers(id int64) bool {
 
 // isProgress reports whether m is progress of the request, whose id is its progress token too.
 func (m *message) isProgress(id int64) bool {
+	token, ok := m.progressToken()
+	return ok && token == id
+}
+
+// progressToken is the id of the request whose progress m is.
+func (m *message) progressToken() (int64, bool) {
 	if string(m.method) != `"notifications/progress"` {
-		return false
+		return 0, false
 	}
 	members, ok := objectOf(m.params)
 	for ok && members.next() {
 		if members.is("progressToken") {
-			return string(members.value) == strconv.FormatInt(id, 10)
+			return requestID(members.value)
 		}
 	}
-	return false
+	return 0, false
 }
 
 // members walks over the members of one object of a text that is known to be valid JSON.

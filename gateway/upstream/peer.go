@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"time"
+	"slices"
 
 	"counterfoil/receipts"
 )
 
-// peer is what is known of the server behind the URL: its protocol era and, in the handshake era, the
+// peer is what is known of the server: the way to it, its protocol era and, in the handshake era, the
 // session we hold. It is never changed; a lost one is replaced.
 type peer struct {
+	line    line
 	modern  bool
 	version string
 	session string
@@ -37,7 +37,7 @@ func (e *probeError) Error() string { return e.what }
 // peer returns the known server, or probes it. A probe runs under its own deadline and not under the
 // caller's, whose end would fail the others who wait.
 func (c *Client) peer(ctx context.Context) (*peer, error) {
-	if p := c.current.Load(); p != nil {
+	if p := c.known(); p != nil {
 		return p, nil
 	}
 	found, running, err := c.join()
@@ -52,6 +52,14 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	}
 }
 
+// known is the server, while the way to it is open.
+func (c *Client) known() *peer {
+	if p := c.current.Load(); p != nil && p.line.alive() {
+		return p
+	}
+	return nil
+}
+
 // join returns the server if another has found it meanwhile, or the probe under way, or starts one.
 func (c *Client) join() (*peer, *probe, error) {
 	c.mu.Lock()
@@ -59,7 +67,7 @@ func (c *Client) join() (*peer, *probe, error) {
 	if c.life.Err() != nil {
 		return nil, nil, &probeError{what: "closed"}
 	}
-	if p := c.current.Load(); p != nil {
+	if p := c.known(); p != nil {
 		return p, nil, nil
 	}
 	if c.probing == nil {
@@ -72,7 +80,7 @@ func (c *Client) join() (*peer, *probe, error) {
 
 func (c *Client) run(p *probe) {
 	defer c.watching.Done()
-	ctx, cancel := context.WithTimeout(c.life, c.config.Timeout)
+	ctx, cancel := context.WithTimeout(c.life, c.probeTime)
 	defer cancel()
 	found, err := c.connect(ctx)
 	c.mu.Lock()
@@ -88,95 +96,141 @@ func (c *Client) run(p *probe) {
 	close(p.done)
 }
 
-// connect asks by server/discover first: a handshake server refuses it, and nothing acts on it. A
-// server that was in the handshake era keeps to it until it refuses a handshake.
+// connect opens a way to the server and agrees on how to talk; where they do not agree, it gives the way up.
 func (c *Client) connect(ctx context.Context) (*peer, error) {
 	known := c.legacy.Swap(false)
-	if known {
-		if p, err := c.handshake(ctx); err == nil {
-			return p, nil
-		}
-	}
-	modern, err := c.discover(ctx)
+	l, err := c.carrier.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if modern {
-		p := &peer{modern: true, version: modernVersion}
-		tools, err := c.list(ctx, p)
-		var refusal *probeError
-		if err != nil && !(errors.As(err, &refusal) && refusal.refused) {
-			return nil, fmt.Errorf("list tools: %w", err)
+	if known {
+		// It was in the handshake era, and keeps to it until it refuses a handshake.
+		if p, err := c.handshake(ctx, l); err == nil {
+			return p, nil
 		}
-		p.mirrors = mirrorsOf(tools)
-		return p, nil
+		if l, err = c.carrier.dial(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return c.handshake(ctx)
+	p, err := c.ask(ctx, l)
+	if err != nil {
+		c.carrier.drop()
+	}
+	return p, err
 }
 
-// discover reports whether the server is of the modern era. Only silence on the wire is an error: a
-// server that cannot answer this may still answer the handshake.
-func (c *Client) discover(ctx context.Context) (modern bool, err error) {
-	// A server that never answers what it does not know must leave time for the handshake.
-	half, cancel := context.WithTimeout(ctx, c.config.Timeout/2)
-	defer cancel()
-	p := &peer{modern: true, version: modernVersion}
-	r := c.ask(half, p, "server/discover", "")
-	defer c.release(r)
-	if !r.sent {
-		return false, notSent(r)
+// ask asks by server/discover first: a handshake server refuses it, and nothing acts on it.
+func (c *Client) ask(ctx context.Context, l line) (*peer, error) {
+	era, err := c.discover(ctx, l)
+	switch {
+	case era == eraModern:
+		return c.meet(ctx, l)
+	case !l.alive():
+		// There are processes that do not survive what they do not know.
+		if l, err = c.carrier.dial(ctx); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
 	}
-	if r.fault != answered || r.message.result == nil {
-		return false, nil
+	p, err := c.handshake(ctx, l)
+	if !errors.Is(err, errNoHandshake) {
+		return p, err
+	}
+	if era == eraSilent {
+		// It was silent, and now it answers: it may only have been slow to start.
+		if era, err = c.discover(ctx, l); err == nil && era == eraModern {
+			return c.meet(ctx, l)
+		}
+	}
+	return &peer{line: l, version: handshakeVersion}, nil // calls need no handshake here
+}
+
+// meet gets to know a modern server, whose tools say what their calls repeat in headers.
+func (c *Client) meet(ctx context.Context, l line) (*peer, error) {
+	p := &peer{line: l, modern: true, version: modernVersion}
+	tools, err := c.list(ctx, p)
+	var refusal *probeError
+	if err != nil && !(errors.As(err, &refusal) && refusal.refused) {
+		return nil, fmt.Errorf("list tools: %w", err)
+	}
+	p.mirrors = mirrorsOf(tools)
+	return p, nil
+}
+
+// era is what a server's answer to server/discover says of it.
+type era int
+
+const (
+	eraSilent    era = iota // it said nothing
+	eraModern               // it serves our modern version
+	eraHandshake            // it said something else
+)
+
+// discover asks a server which era it is of. Only where it cannot be asked is there an error: a server that
+// cannot answer this may still answer the handshake.
+func (c *Client) discover(ctx context.Context, l line) (era, error) {
+	brief, cancel := context.WithTimeout(ctx, c.discoverTime)
+	defer cancel()
+	r := c.send(brief, &peer{line: l, modern: true, version: modernVersion}, methodDiscover, "")
+	defer c.memories.release(r)
+	switch {
+	case !r.sent:
+		return eraSilent, notSent(r)
+	case r.fault == silent && r.status == 0:
+		return eraSilent, nil
+	case r.fault != answered || r.message.result == nil:
+		return eraHandshake, nil
 	}
 	members, ok := objectOf(r.message.result)
 	for ok && members.next() {
-		if members.is("supportedVersions") {
-			return holdsString(members.value, modernVersion), nil
+		if members.is("supportedVersions") && holdsString(members.value, modernVersion) {
+			return eraModern, nil
 		}
 	}
-	return false, nil
+	return eraHandshake, nil
 }
 
+// errNoHandshake says that a server answers, and knows no handshake.
+var errNoHandshake = errors.New("the server knows no handshake")
+
 // handshake opens a session. Nobody but this client uses it, and calls alone never renew it.
-func (c *Client) handshake(ctx context.Context) (*peer, error) {
-	r := c.ask(ctx, &peer{}, "initialize",
+func (c *Client) handshake(ctx context.Context, l line) (*peer, error) {
+	r := c.send(ctx, &peer{line: l}, methodInitialize,
 		`"protocolVersion":"`+handshakeVersion+`","capabilities":{},"clientInfo":`+clientInfo)
-	defer c.release(r)
+	defer c.memories.release(r)
 	switch {
 	case !r.sent:
 		return nil, notSent(r)
 	case r.fault == answered && r.message.fail != nil && r.message.code == codeUnknownMethod:
-		// Calls need no handshake here.
-		return &peer{version: handshakeVersion}, nil
+		return nil, errNoHandshake
 	case r.fault != answered || r.message.result == nil:
-		return nil, unanswered("initialize", r)
+		return nil, unanswered(methodInitialize, r)
 	}
-	version, err := negotiated(r.message.result)
+	version, err := c.negotiated(r.message.result)
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{version: version, session: r.session}
+	p := &peer{line: l, version: version, session: r.session}
 	if !validHeaderValue(p.session) {
 		return nil, &probeError{what: "the session id cannot be sent back"}
 	}
-	note := c.post(ctx, request{header: c.header(p, ""), body: plainBody(false, 0, "notifications/initialized", "")})
-	defer c.release(note)
-	if !note.sent || note.status == 0 {
-		return nil, unanswered("notifications/initialized", note)
+	note := l.post(ctx, request{peer: p, method: methodInitialized, body: plainBody(false, 0, methodInitialized, "")})
+	defer c.memories.release(note)
+	if note.fault != answered {
+		return nil, unanswered(methodInitialized, note)
 	}
 	return p, nil
 }
 
 // negotiated reads the version a server chose. One that names none does not mind.
-func negotiated(result []byte) (string, error) {
+func (c *Client) negotiated(result []byte) (string, error) {
 	members, ok := objectOf(result)
 	for ok && members.next() {
 		if !members.is("protocolVersion") {
 			continue
 		}
-		switch version := plainString(members.value); version {
-		case "2025-11-25", "2025-06-18", "2025-03-26":
+		if version := plainString(members.value); slices.Contains(c.versions, version) {
 			return version, nil
 		}
 		return "", &probeError{refused: true, what: "the server speaks no protocol version of ours"}
@@ -184,14 +238,11 @@ func negotiated(result []byte) (string, error) {
 	return handshakeVersion, nil
 }
 
-// ask posts a request that acts on nothing.
-func (c *Client) ask(ctx context.Context, p *peer, method, members string) reply {
+// send sends a request that acts on nothing.
+func (c *Client) send(ctx context.Context, p *peer, method, members string) reply {
 	id := c.lastID.Add(1)
-	return c.post(ctx, request{
-		header: c.header(p, method),
-		body:   plainBody(p.modern, id, method, members),
-		id:     id,
-		limit:  listingBytes,
+	return p.line.post(ctx, request{
+		peer: p, method: method, body: plainBody(p.modern, id, method, members), id: id, limit: listingBytes,
 	})
 }
 
@@ -219,34 +270,5 @@ func unprobed(err error) Answer {
 	return failed(receipts.ReasonUpstreamUnreachable, "not sent: "+err.Error())
 }
 
-// lost reports whether an answer says that the server no longer knows us, or is another one: then the
-// next call probes again. This one is over.
-func (p *peer) lost(r reply) bool {
-	if r.fault == answered && r.message.fail != nil {
-		switch r.message.code {
-		case codeInvalidRequest, codeUnknownMethod, codeHeaderMismatch, codeVersion:
-			return true
-		}
-	}
-	if r.status == http.StatusNotFound {
-		return true
-	}
-	return r.fault != answered && (r.status == http.StatusBadRequest || r.status == http.StatusMethodNotAllowed)
-}
-
 // forget drops the peer, unless another has taken its place already.
 func (c *Client) forget(p *peer) { c.current.CompareAndSwap(p, nil) }
-
-// endSession is a courtesy to the server; its answer does not matter.
-func (c *Client) endSession(p *peer) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.url.String(), http.NoBody)
-	if err != nil {
-		return
-	}
-	request.Header = c.header(p, "")
-	if response, err := c.transport.RoundTrip(request); err == nil {
-		_ = response.Body.Close()
-	}
-}

@@ -16,6 +16,13 @@ const (
 	modernVersion    = "2026-07-28"
 	handshakeVersion = "2025-11-25" // the one we offer
 
+	methodCall        = "tools/call"
+	methodList        = "tools/list"
+	methodDiscover    = "server/discover"
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodCancelled   = "notifications/cancelled"
+
 	headerVersion = "Mcp-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
 	headerMethod  = "Mcp-Method"
@@ -40,7 +47,7 @@ func callBody(p *peer, id int64, call Call) []byte {
 		arguments = []byte("{}")
 	}
 	body := make([]byte, 0, 512+len(call.Tool)+len(arguments)+len(call.Capabilities)+call.Input.size())
-	body = appendHead(body, id, "tools/call")
+	body = appendHead(body, id, methodCall)
 	body = append(body, `{"name":`...)
 	body = canon.AppendString(body, call.Tool)
 	body = append(body, `,"arguments":`...)
@@ -91,11 +98,12 @@ func plainBody(modern bool, id int64, method, members string) []byte {
 	return append(body, "}}"...)
 }
 
+func appendID(body []byte, id int64) []byte { return strconv.AppendInt(body, id, 10) }
+
 func appendHead(body []byte, id int64, method string) []byte {
 	body = append(body, `{"jsonrpc":"2.0",`...)
 	if id != 0 {
-		body = append(body, `"id":`...)
-		body = append(strconv.AppendInt(body, id, 10), ',')
+		body = append(appendID(append(body, `"id":`...), id), ',')
 	}
 	body = append(body, `"method":"`...)
 	body = append(body, method...)
@@ -141,29 +149,26 @@ func (m meta) append(body []byte) []byte {
 	return body
 }
 
-// header makes the headers of one request. The value slices are shared: the transport only reads them.
-func (c *Client) header(p *peer, method string) http.Header {
-	h := make(http.Header, len(c.fixed)+6)
-	maps.Copy(h, c.fixed)
+// header makes the headers of one request, those of a call rebuilt from its body. The value slices are shared:
+// the transport only reads them.
+func (w *web) header(q request) http.Header {
+	p, call := q.peer, q.call
+	h := make(http.Header, len(w.fixed)+6)
+	maps.Copy(h, w.fixed)
 	if p.version != "" {
 		h[headerVersion] = []string{p.version}
 	}
 	if p.session != "" {
 		h[headerSession] = []string{p.session}
 	}
-	if p.modern {
-		h[headerMethod] = []string{method}
-	}
-	return h
-}
-
-// callHeader adds what is rebuilt from the body for each call, and the private key.
-func (c *Client) callHeader(p *peer, call Call) http.Header {
-	h := c.header(p, "tools/call")
-	if c.config.ForwardKeyHeader != "" && call.OperationKey != "" {
-		h[http.CanonicalHeaderKey(c.config.ForwardKeyHeader)] = []string{call.OperationKey}
+	if call != nil && w.config.ForwardKeyHeader != "" && call.OperationKey != "" {
+		h[http.CanonicalHeaderKey(w.config.ForwardKeyHeader)] = []string{call.OperationKey}
 	}
 	if !p.modern {
+		return h
+	}
+	h[headerMethod] = []string{q.method}
+	if call == nil {
 		return h
 	}
 	h[headerName] = []string{headerText(call.Tool)}

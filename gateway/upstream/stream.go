@@ -21,15 +21,15 @@ const (
 // readStream reads server-sent events until the answer to q. A message of any length up to the limit
 // is read, whatever the length of its lines; what else the server sends is passed over, for we have
 // declared no capability it could ask for.
-func (c *Client) readStream(body io.ReadCloser, q request, memory *[]byte) (message, fault) {
-	reader, ok := c.readers.Get().(*bufio.Reader)
+func (w *web) readStream(body io.ReadCloser, q request, memory *[]byte) (message, fault) {
+	reader, ok := w.readers.Get().(*bufio.Reader)
 	if !ok {
 		reader = bufio.NewReaderSize(nil, bufferBytes)
 	}
 	reader.Reset(body)
 	defer func() {
 		reader.Reset(nil)
-		c.readers.Put(reader)
+		w.readers.Put(reader)
 	}()
 	s := stream{reader: reader, limit: q.limit, left: streamFactor*q.limit + streamExtra, data: memory}
 	for {

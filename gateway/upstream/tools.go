@@ -39,7 +39,6 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 	}
 	tools, err := c.list(ctx, p)
 	if err != nil {
-		c.forget(p)
 		return nil, fmt.Errorf("%w %q: %w", ErrListing, c.config.Name, err)
 	}
 	if p.modern {
@@ -56,9 +55,12 @@ func (c *Client) list(ctx context.Context, p *peer) ([]Tool, error) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
 	for range maxPages {
-		r := c.ask(ctx, p, "tools/list", members)
+		r := c.send(ctx, p, methodList, members)
+		if r.lost {
+			c.forget(p)
+		}
 		page, cursor, err := c.page(r, p)
-		c.release(r)
+		c.memories.release(r)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +91,7 @@ func (c *Client) page(r reply, p *peer) (tools []Tool, cursor string, err error)
 		if !r.sent {
 			return nil, "", notSent(r)
 		}
-		return nil, "", unanswered("tools/list", r)
+		return nil, "", unanswered(methodList, r)
 	}
 	text, _, ok := c.scrub(r.message.result, p, Call{Handle: "withheld"})
 	members, object := objectOf(text)

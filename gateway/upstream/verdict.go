@@ -33,11 +33,11 @@ func (c *Client) judge(r reply, p *peer, call Call) Answer {
 		return c.refusedOrBroken(r, p, call)
 	case r.fault == answered:
 		return c.accept(r, p, call)
-	case r.status == 0:
+	case r.status == 0 && r.fault == silent:
 		return uncertain(receipts.ReasonNoResponse, "written, and no response came: "+transportNote(r.err))
 	case refusalStatus(r.status):
 		return failed(receipts.ReasonUpstreamRejected, statusNote(r))
-	case r.status < 200 || r.status > 299:
+	case r.status != 0 && (r.status < 200 || r.status > 299):
 		return uncertain(receipts.ReasonUpstreamError, statusNote(r))
 	case r.fault == tooLarge:
 		return uncertain(receipts.ReasonResponseRejected, "the answer is larger than allowed")

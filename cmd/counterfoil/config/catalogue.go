@@ -28,14 +28,12 @@ func (s *section) upstreams(open bool) []Upstream {
 	for _, u := range s.entries("upstreams") {
 		one := Upstream{
 			Name:        u.matching(u.required("name", "a short name for the tools to refer to"), namePattern, "a name of letters, digits, - and _"),
-			URL:         u.link(u.required("url", "the MCP endpoint, such as http://127.0.0.1:9100/mcp"), true),
 			Timeout:     u.duration("timeout", defaultTimeout, time.Millisecond, time.Hour),
 			Concurrency: int(u.integer("concurrency", 0, 1, 1<<16)),
 			Rate:        int(u.integer("rate", 0, 0, 1<<30)),
 			Refusals:    u.refusals(),
 		}
-		one.Headers = u.headers(open)
-		one.ForwardKeyHeader = u.forwardKeyHeader(one.Headers)
+		u.way(&one, open)
 		u.done()
 		for _, other := range out {
 			if one.Name != "" && other.Name == one.Name {

@@ -53,10 +53,14 @@ type Tokens struct {
 	Reconciler Secret
 }
 
-// Upstream is one MCP server that the gateway calls.
+// Upstream is one MCP server that the gateway calls: by URL, or as a process that it runs.
 type Upstream struct {
 	Name             string
-	URL              string
+	URL              string   // "": a process
+	Command          []string // its program and arguments
+	Dir              string
+	Environ          []string          // what it is told of our own environment
+	Env              map[string]string // what it is given: secret values
 	Timeout          time.Duration
 	Headers          http.Header // secret values
 	ForwardKeyHeader string

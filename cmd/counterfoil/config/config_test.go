@@ -50,6 +50,8 @@ func place(t *testing.T, text string) string {
 	write(t, dir, "open.token", operatorToken, 0o640)
 	write(t, dir, "payments.headers", "# the provider's key\nAuthorization: Bearer sk_live_1\n\nX-Team: ops\n", 0o600)
 	write(t, dir, "bad.headers", "Authorization Bearer sk_live_1\nHost: evil\nX-A: 1\nx-a: 2\nX-B:\n", 0o600)
+	write(t, dir, "payments.env", "# the provider's key\nAPI_KEY=sk_live_1\nEMPTY=\n QUOTED=\"a b\" \n", 0o600)
+	write(t, dir, "bad.env", "hunter2\nexport A=hunter2\nA=hunter2\nA=hunter2\n", 0o600)
 	return write(t, dir, "counterfoil.yaml", text, 0o644)
 }
 
@@ -109,6 +111,37 @@ func TestLoadWhole(t *testing.T) {
 	}
 	if place := got.Database.Place(); place != "db.example/counterfoil" {
 		t.Errorf("place %q", place)
+	}
+}
+
+// A process knows of our environment where programs and its home are, and what it was given.
+func TestLoadProcess(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(whole, "url: \"http://127.0.0.1:9100/mcp\", timeout: 20s, headers_file: ./payments.headers, forward_key_header: Idempotency-Key",
+		"command: [./bin/server, --stdio, \"a b\"], dir: ./state, env_file: ./payments.env, concurrency: 4", 1)
+	path := place(t, text)
+	dir := filepath.Dir(path)
+	env := map[string]string{"PATH": "/bin", "HOME": "/root", "AWS_SECRET": "hunter2"}
+	want := config.Upstream{
+		Name: "payments", Command: []string{filepath.Join(dir, "bin/server"), "--stdio", "a b"}, Dir: filepath.Join(dir, "state"),
+		Environ: []string{"PATH=/bin", "HOME=/root"}, Env: map[string]string{"API_KEY": "sk_live_1", "EMPTY": "", "QUOTED": `"a b"`},
+		Timeout: 30 * time.Second, Concurrency: 4,
+	}
+	got, err := config.Load(path, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Upstreams[0]); diff != "" {
+		t.Error(diff)
+	}
+	env["COUNTERFOIL_UPSTREAMS_PAYMENTS_COMMAND"] = "server, --other"
+	env["COUNTERFOIL_UPSTREAMS_PAYMENTS_DIR"] = "/srv"
+	want.Command, want.Dir = []string{"server", "--other"}, "/srv"
+	if got, err = config.Load(path, env); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Upstreams[0]); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -174,6 +207,16 @@ func TestEachFault(t *testing.T) {
 		{name: "key header in the file", old: "forward_key_header: Idempotency-Key", new: "forward_key_header: x-team", want: []string{"x-team is in headers_file already"}},
 		{name: "key header with blank", old: "forward_key_header: Idempotency-Key", new: "forward_key_header: \"Idempotency Key\"", want: []string{"is not the name of a header"}},
 		{name: "refusals", old: "timeout: 20s", new: "refusals: [-32602, nope]", want: []string{"refusals: nope is not a JSON-RPC error code"}},
+		{name: "neither url nor command", old: "url: \"http://127.0.0.1:9100/mcp\", ", want: []string{"line 7: upstreams[payments].url: is missing", "or command: [program"}},
+		{name: "both url and command", old: "timeout: 20s", new: "command: [sh]", want: []string{"line 7: upstreams[payments]: has both url and command"}, more: 2},
+		{name: "headers of a process", old: "url: \"http://127.0.0.1:9100/mcp\"", new: "command: [sh]", want: []string{"upstreams[payments].headers_file: belongs to an HTTP request", "upstreams[payments].forward_key_header: belongs"}, more: 1},
+		{name: "headers of a process, from the environment", old: "url: \"http://127.0.0.1:9100/mcp\", timeout: 20s, headers_file: ./payments.headers, forward_key_header: Idempotency-Key", new: "command: [sh]", env: map[string]string{"COUNTERFOIL_UPSTREAMS_PAYMENTS_HEADERS": "A: b"}, want: []string{"COUNTERFOIL_UPSTREAMS_PAYMENTS_HEADERS: belongs to an HTTP request"}},
+		{name: "environment of a URL", old: "timeout: 20s", new: "env_file: ./payments.env, dir: /", want: []string{"upstreams[payments].env_file: belongs to a process", "upstreams[payments].dir: belongs to a process"}, more: 1},
+		{name: "command is no list", old: "url: \"http://127.0.0.1:9100/mcp\", timeout: 20s, headers_file: ./payments.headers, forward_key_header: Idempotency-Key", new: "command: sh", want: []string{"upstreams[payments].command: must be a list"}},
+		{name: "environment file", old: "url: \"http://127.0.0.1:9100/mcp\", timeout: 20s, headers_file: ./payments.headers, forward_key_header: Idempotency-Key", new: "command: [sh], env_file: ./bad.env", want: []string{
+			"upstreams[payments].env_file: its line 1 is not \"NAME=value\"", "its line 2 is not", "its line 4 sets A a second time",
+		}},
+		{name: "environment in the file", old: "url: \"http://127.0.0.1:9100/mcp\", timeout: 20s, headers_file: ./payments.headers, forward_key_header: Idempotency-Key", new: "command: [sh], env: hunter2", want: []string{"upstreams[payments].env: a secret does not belong in this file"}},
 		{name: "concurrency", old: "timeout: 20s", new: "concurrency: 0", want: []string{"concurrency: 0 is not a whole number from 1"}},
 		{name: "tool name", old: "name: payout", new: "name: pay out", want: []string{"tools[pay out].name: \"pay out\" is not a tool's name"}},
 		{name: "tool name reserved", old: "name: payout", new: "name: counterfoil_permit_get", want: []string{"the gateway's own"}},

@@ -40,6 +40,11 @@ func load(file string, env map[string]string, secrets bool) (*Config, error) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	r := &reader{dir: filepath.Dir(path), env: map[string]string{}, asked: map[string]string{}}
+	for _, name := range []string{"PATH", "HOME"} {
+		if text, ok := env[name]; ok {
+			r.told = append(r.told, name+"="+text)
+		}
+	}
 	for name, text := range env {
 		if strings.HasPrefix(name, prefix+"_") && !slices.Contains(documented, name) {
 			r.env[name] = text

@@ -16,6 +16,7 @@ import (
 type reader struct {
 	dir    string            // relative paths start here
 	env    map[string]string // the COUNTERFOIL_ variables
+	told   []string          // what a process that we run is told of our environment
 	asked  map[string]string // variables that name a value, and the value's path
 	faults Faults
 }

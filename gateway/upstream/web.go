@@ -8,69 +8,79 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// request is one JSON-RPC message to be posted.
-type request struct {
-	header   http.Header
-	body     []byte
-	id       int64 // 0: a notification, which has no answer
-	limit    int64 // bytes of one message of the answer
-	progress func(params []byte)
+// web is the way of an HTTP server: each message is a POST of its own.
+type web struct {
+	config    Config
+	url       *url.URL
+	fixed     http.Header // of every request
+	transport *http.Transport
+	memories  *memories
+	readers   sync.Pool // of *bufio.Reader
 }
 
-// fault says why there is no JSON-RPC answer to be had from a response.
-type fault int
+func newWeb(config Config, target *url.URL, memories *memories) *web {
+	return &web{
+		config: config, url: target, fixed: fixedHeader(config.Headers),
+		transport: newTransport(config.Concurrency), memories: memories,
+	}
+}
 
-const (
-	answered  fault = iota
-	silent          // it ended, or the time did, before an answer
-	malformed       // what came is no answer to this request
-	tooLarge
-)
+// dial has nothing to open: a connection belongs to a request.
+func (w *web) dial(context.Context) (line, error) { return w, nil }
 
-// reply is what one POST came to.
-type reply struct {
-	sent    bool // a byte of the request may have left
-	status  int  // 0: no response head came
-	session string
-	fault   fault
-	message message // where answered; it points into memory
-	memory  *[]byte
-	err     error // of the transport, while status is 0
+func (w *web) alive() bool { return true }
+
+func (w *web) drop() {}
+
+// close ends the session, if there is one, and idle connections.
+func (w *web) close(p *peer) {
+	if p != nil && p.session != "" {
+		w.endSession(p)
+	}
+	w.transport.CloseIdleConnections()
 }
 
 // post sends one request once. GetBody stays nil: net/http counts a POST with an idempotency key as
 // replayable and, had it the body a second time, would repeat it in silence when a reused connection
 // dies. RoundTrip is called on the transport, so that no redirect is followed either.
-func (c *Client) post(ctx context.Context, q request) reply {
+func (w *web) post(ctx context.Context, q request) reply {
+	r := w.exchange(ctx, q)
+	r.lost = lost(r) || q.method == methodList && (r.fault != answered || r.message.fail != nil)
+	return r
+}
+
+func (w *web) exchange(ctx context.Context, q request) reply {
 	var wire wire
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: wire.got})
 	request := (&http.Request{
 		Method:        http.MethodPost,
-		URL:           c.url,
-		Host:          c.url.Host,
+		URL:           w.url,
+		Host:          w.url.Host,
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
-		Header:        q.header,
+		Header:        w.header(q),
 		Body:          io.NopCloser(bytes.NewReader(q.body)),
 		ContentLength: int64(len(q.body)),
 	}).WithContext(traced)
-	response, err := c.transport.RoundTrip(request)
+	response, err := w.transport.RoundTrip(request)
 	if err != nil {
 		return reply{sent: wire.wrote(), fault: silent, err: err}
 	}
 	defer func() { _ = response.Body.Close() }() // what was wanted of it has been read
-	r := reply{sent: true, status: response.StatusCode, session: response.Header.Get(headerSession), memory: c.borrow()}
+	r := reply{sent: true, status: response.StatusCode, session: response.Header.Get(headerSession), memory: w.memories.borrow()}
 	if q.id == 0 {
-		r.fault = silent
-		return r
+		return r // taken, and there is no answer to wait for
 	}
 	if isEventStream(response.Header.Get("Content-Type")) {
-		r.message, r.fault = c.readStream(response.Body, q, r.memory)
+		r.message, r.fault = w.readStream(response.Body, q, r.memory)
 		return r
 	}
 	if r.fault = readBody(response, q.limit, r.memory); r.fault == answered {
@@ -150,25 +160,30 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Answers are read into borrowed memory: at thousands of calls a second it would else be most of
-// what the collector sees. Large blocks are left to it.
-const (
-	freshMemory = 8 << 10
-	keptMemory  = 256 << 10
-)
-
-func (c *Client) borrow() *[]byte {
-	if block, ok := c.memories.Get().(*[]byte); ok {
-		return block
+// lost reports whether an answer says that the server no longer knows us, or is another one.
+func lost(r reply) bool {
+	if r.fault == answered && r.message.fail != nil {
+		switch r.message.code {
+		case codeInvalidRequest, codeUnknownMethod, codeHeaderMismatch, codeVersion:
+			return true
+		}
 	}
-	block := make([]byte, 0, freshMemory)
-	return &block
+	if r.status == http.StatusNotFound {
+		return true
+	}
+	return r.fault != answered && (r.status == http.StatusBadRequest || r.status == http.StatusMethodNotAllowed)
 }
 
-// release gives back the memory of a reply, after the last look at its message.
-func (c *Client) release(r reply) {
-	if r.memory != nil && cap(*r.memory) <= keptMemory {
-		*r.memory = (*r.memory)[:0]
-		c.memories.Put(r.memory)
+// endSession is a courtesy to the server; its answer does not matter.
+func (w *web) endSession(p *peer) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	goodbye, err := http.NewRequestWithContext(ctx, http.MethodDelete, w.url.String(), http.NoBody)
+	if err != nil {
+		return
+	}
+	goodbye.Header = w.header(request{peer: p})
+	if response, err := w.transport.RoundTrip(goodbye); err == nil {
+		_ = response.Body.Close()
 	}
 }
