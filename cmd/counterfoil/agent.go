@@ -21,9 +21,10 @@ var agentColumns = []column{
 func (a *app) agentCommand() *cobra.Command {
 	return a.operate("agent", "Agents and their API keys", `  counterfoil agent create ops-bot --wallet wal_ops
   counterfoil agent key create agt_ops
+  counterfoil agent connect --client claude-code --wallet wal_ops
   counterfoil agent list --json`, func(r *remote) []*cobra.Command {
 		return []*cobra.Command{
-			r.agentCreate(), r.agentUpdate(),
+			r.agentCreate(), r.agentUpdate(), r.agentConnect(),
 			r.lister("List agents", "/v1/agents", nil, agentColumns...),
 			family("key", "API keys of an agent", `  counterfoil agent key create agt_ops --expires 2160h
   counterfoil agent key revoke agt_ops KEY_ID`, r.keyCreate(), r.keyRevoke()),
