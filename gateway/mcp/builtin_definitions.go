@@ -22,7 +22,9 @@ const operationSchema = `{"type":"object","properties":{` +
 	`"reason":{"type":"string"},"resolution":{"type":"string","enum":["delivered","not_delivered"]},` +
 	`"retry":{"type":"string","enum":["same_key","new_key","check","never"]},` +
 	`"tool":{"type":"string"},"wallet_id":{"type":"string"},"permit_id":{"type":"string"},"agent_id":{"type":"string"},` +
-	`"idempotency_key":{"type":"string"},"key_source":{"type":"string"},` +
+	`"idempotency_key":{"type":"string"},` +
+	`"call_identity":{"type":"object","properties":{"platform":{"type":"string"},"call_id":{"type":"string"}},"required":["platform","call_id"]},` +
+	`"key_source":{"type":"string"},` +
 	`"credits_authorized":` + schemaCount + `,"credits_held":` + schemaCount + `,"credits_charged":` + schemaCount + `,` +
 	`"value":{"type":"object","properties":{"currency":{"type":"string"},"amount":` + schemaCount + `},"required":["currency","amount"]},` +
 	`"operation_ref":{"type":"string"},"receipt_id":{"type":"string"},` +

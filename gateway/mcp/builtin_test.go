@@ -134,7 +134,6 @@ func TestOperationGet(t *testing.T) {
 	if refused.reason != "permit_wallet_mismatch" {
 		t.Fatalf("%s", refused.body)
 	}
-	before := h.state("wal_1")
 
 	view := h.builtin("operation_get", operationArgs(paid.text("counterfoil/operation_id"))).structured(t)
 	h.fits("operation_get", view)
@@ -158,6 +157,14 @@ func TestOperationGet(t *testing.T) {
 	if view["outcome"] != "failed" || view["reason"] != "tool_error" || view["retry"] != "check" || view["credits_charged"] != 0.0 {
 		t.Errorf("a failure: %v", view)
 	}
+
+	named := h.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"callId":"call_9"}}}`)
+	view = h.builtin("operation_get", operationArgs(named.text("counterfoil/operation_id"))).structured(t)
+	h.fits("operation_get", view)
+	if diff := cmp.Diff(map[string]any{"platform": "codex", "call_id": "call_9"}, view["call_identity"]); diff != "" || view["idempotency_key"] != nil {
+		t.Errorf("a call that its harness named: %v", view)
+	}
+	before := h.state("wal_1")
 
 	// A colleague's operation of the same wallet: its receipt is the wallet's, its key is not.
 	of := h.builtin("operation_get", operationArgs(theirs.text("counterfoil/operation_id")))

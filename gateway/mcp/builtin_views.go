@@ -26,6 +26,7 @@ type operationWire struct {
 	Permit     string      `json:"permit_id"`
 	Agent      string      `json:"agent_id"`
 	Key        string      `json:"idempotency_key,omitempty"`
+	Call       *calledWire `json:"call_identity,omitempty"`
 	KeySource  string      `json:"key_source"`
 	Authorized int64       `json:"credits_authorized"`
 	Held       int64       `json:"credits_held"`
@@ -39,14 +40,19 @@ type operationWire struct {
 	FinishedAt *time.Time  `json:"finished_at,omitempty"`
 }
 
+// calledWire is what the agent's harness called a call.
+type calledWire struct {
+	Platform string `json:"platform"`
+	CallID   string `json:"call_id"`
+}
+
 type amountWire struct {
 	Currency string `json:"currency"`
 	Amount   int64  `json:"amount"`
 }
 
-// operationView shows the key only to the agent that gave it: a colleague of the wallet learns no more than that it is
-// used, and a key that was made from the harness's identity is nothing that anybody could give. The private key by which
-// the tool knows the call is shown to no agent.
+// operationView shows the key, or what the harness called the call, only to the agent itself: a colleague of the wallet
+// learns no more than that it is used. The private key by which the tool knows the call is shown to no agent.
 func operationView(record *ledger.OperationRecord, op *ledger.Operation, viewer *ledger.Agent) []byte {
 	w := operationWire{
 		ID: op.ID, State: op.State, Outcome: string(op.Outcome), Reason: string(op.Reason), Resolution: op.Resolution,
@@ -55,8 +61,12 @@ func operationView(record *ledger.OperationRecord, op *ledger.Operation, viewer 
 		ReceiptID: op.ReceiptID, Receipt: op.Receipt, Pending: op.ReceiptID != "" && op.Receipt == "",
 		CreatedAt: time.UnixMilli(op.StartedMS).UTC(),
 	}
-	if op.Agent == viewer.ID && gateway.ValidKey(op.Key) {
-		w.Key = op.Key
+	if op.Agent == viewer.ID {
+		if platform, id, ok := gateway.HarnessCall(op.Key); ok {
+			w.Call = &calledWire{platform, id}
+		} else {
+			w.Key = op.Key
+		}
 	}
 	if record.Value != nil {
 		w.Value = &amountWire{record.Value.Currency, record.Value.Amount}
