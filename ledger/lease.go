@@ -19,11 +19,12 @@ type tenure struct {
 	term    int64
 }
 
-// renew records a heartbeat that was sent at a moment, and has been written.
-func (t *tenure) renew(sent time.Time, lease time.Duration) {
+// renew records a heartbeat that was sent at one moment, and heard to be written at another. It was written between
+// the two: the lease counts from the first, and has run out before, unless the second lies within the one before.
+func (t *tenure) renew(sent, heard time.Time, lease time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	late := sent.Sub(t.renewed) > lease
+	late := heard.Sub(t.renewed) > lease
 	if late {
 		t.term++
 	}
@@ -79,7 +80,7 @@ func (l *Ledger) heartbeat() error {
 		l.tenure.miss()
 		return fmt.Errorf("renew the lease: %w", err)
 	}
-	l.tenure.renew(sent, l.lease)
+	l.tenure.renew(sent, l.now(), l.lease)
 	return nil
 }
 

@@ -214,7 +214,7 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, sql.Query("insert_instance"), pgUUID(l.instance), l.endpoint, l.lease.Milliseconds()); err != nil {
 		return fmt.Errorf("register instance: %w", err)
 	}
-	l.tenure.renew(registered, l.lease)
+	l.tenure.renew(registered, registered, l.lease)
 	return nil
 }
 
