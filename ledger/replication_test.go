@@ -21,9 +21,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// away bounds each wait for something that another process does.
-const away = time.Minute
-
 // replicated is a bundle on two servers, the second of which has whatever the first one acknowledges.
 type replicated struct {
 	*bundle
@@ -70,43 +67,6 @@ func (l *logged) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
-}
-
-func dial(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
-}
-
-// answered is what an act of the ledger returned.
-type answered[T any] struct {
-	value T
-	err   error
-}
-
-// begin runs an act beside the test.
-func begin[T any](act func() (T, error)) <-chan answered[T] {
-	done := make(chan answered[T], 1)
-	go func() {
-		value, err := act()
-		done <- answered[T]{value, err}
-	}()
-	return done
-}
-
-func end[T any](t *testing.T, from <-chan answered[T]) (T, error) {
-	t.Helper()
-	select {
-	case a := <-from:
-		return a.value, a.err
-	case <-time.After(away):
-		t.Fatal("no answer although the standby is back")
-		panic("unreachable")
-	}
 }
 
 // How an operator ends a wait for the standby. The row is on the primary then, and visible there.
@@ -201,18 +161,6 @@ func (r *replicated) onStandby(t *testing.T, what, query string, args ...any) {
 	})
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(away)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("in vain waited for %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
 func (r *replicated) granted(t *testing.T, key string) *ledger.Granted {
 	t.Helper()
 	c, err := r.ledger.Claim(context.Background(), claim(t, r.payer, key, 1))
@@ -239,6 +187,8 @@ func TestAnEndedWaitForTheStandbyIsUnknown(t *testing.T) {
 		"deposit, terminated":         func(t *testing.T, r *replicated) { depositWaits(t, r, terminated) },
 		"claim whose caller has left": claimIsGivenUp,
 		"replay":                      replayWaits,
+		"round, cancelled":            func(t *testing.T, r *replicated) { roundWaits(t, r, cancelled) },
+		"round, terminated":           func(t *testing.T, r *replicated) { roundWaits(t, r, terminated) },
 	} {
 		t.Run(name, func(t *testing.T) { // one after another: they share the standby that goes away
 			t.Cleanup(func() { r.pair.Rejoin(t) })
@@ -400,5 +350,43 @@ func replayWaits(t *testing.T, r *replicated) {
 	again, err := r.ledger.Lookup(context.Background(), "wal_ops", "replayed")
 	if err != nil || again.Receipt != op.Receipt {
 		t.Errorf("the replay with the standby back: %+v, %v", again, err)
+	}
+}
+
+// A round is shown, and gone on with, only once the standby has it.
+func roundWaits(t *testing.T, r *replicated, how string) {
+	key := "asked, " + how
+	g := r.granted(t, key)
+	ctx, id := context.Background(), strings.TrimPrefix(g.ID, "op_")
+	r.pair.Cut(t)
+	asking := begin(func() (*ledger.Operation, error) { return r.ledger.Ask(ctx, asked(g, how)) })
+	interrupts(t, r, how, asking)
+	for what, read := range map[string]func() (any, error){
+		"key": func() (any, error) { return r.ledger.Lookup(ctx, "wal_ops", key) },
+		"state": func() (any, error) {
+			return r.ledger.RoundByState(ctx, "wal_ops", stateOf(how), claim(t, r.payer, key, 1).RequestHash)
+		},
+	} {
+		if err := whileAway(t, r, read); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("a round that the standby has not got, by its %s: %v, want ErrUnavailable", what, err)
+		}
+	}
+	r.pair.Rejoin(t)
+	op, err := end(t, asking)
+	if err != nil || op.Round == nil {
+		t.Fatalf("with the standby back: %+v, %v", op, err)
+	}
+	r.onStandby(t, "the round", "select count(*) from rounds where operation_id = $1", id)
+	r.pair.Cut(t)
+	going := begin(func() (*ledger.Granted, error) { return r.ledger.Continue(ctx, op) })
+	interrupts(t, r, how, going)
+	r.pair.Rejoin(t)
+	again, err := end(t, going)
+	if err != nil {
+		t.Fatalf("going on, with the standby back: %v", err)
+	}
+	r.onStandby(t, "that it goes on", "select count(*) from holds where operation_id = $1 and round = 1 and instance_id <> '00000000-0000-0000-0000-000000000000'", id)
+	if _, err := r.ledger.Settle(ctx, succeeded(again)); err != nil {
+		t.Error(err)
 	}
 }
