@@ -54,6 +54,12 @@ func TestFsckFindsEachDamage(t *testing.T) {
 		"a queued amount":                 {"I5", "update uncertain set charged = 0"},
 		"a reference of one that acted":   {"I1", "delete from operation_refs"},
 		"a reference of one that did not": {"I1", "insert into operation_refs select wallet_id, tool, 'INV-2', id from operations where reference = 'INV-2'"},
+		"a round that is gone":            {"I1", "delete from rounds"},
+		"a round of one that runs":        {"I1", "insert into rounds select wallet_id, operation_id, 1, null, '{}', 1, 1 from holds where round = 0"},
+		"a round's number":                {"I1", "update rounds set number = 2"},
+		"a round that somebody has":       {"I1", "update holds set instance_id = operation_id where round = 1"},
+		"a parked hold without its round": {"I1", "update holds set instance_id = '00000000-0000-0000-0000-000000000000' where round = 0"},
+		"a round of nothing":              {"I5", "insert into rounds values ('wal_ops', '00000000-0000-7000-8000-000000000000', 1, null, '{}', 1, 1)"},
 		"a pool's key of two operations": {"I1", "insert into operation_keys (key, uses, wallet_id, operation_id) select operation_key, 1, wallet_id, id from operations where key = 'key-0'; " +
 			"update operations set operation_key = (select key from operation_keys) where key = 'key-1'"},
 		"a pool's key of none":        {"I1", "insert into operation_keys (key, uses, wallet_id, operation_id) select 'sixteen-or-more-', 1, wallet_id, id from operations where key = 'key-0'"},
@@ -80,8 +86,8 @@ func TestFsckFindsEachDamage(t *testing.T) {
 	}
 }
 
-// damaged is a database with two successes, a denial, an open hold, an uncertain call with a reference and one
-// that was reconciled, after a statement of the owner's.
+// damaged is a database with two successes, a denial, an open hold, an uncertain call with a reference, one that was
+// reconciled, and one that waits for input, after a statement of the owner's.
 func damaged(t *testing.T, statement string) *bundle {
 	t.Helper()
 	b := setup(t)
@@ -121,6 +127,7 @@ func damaged(t *testing.T, statement string) *bundle {
 	if _, err := b.reconcile(ledger.Reconciliation{Operation: lose("key-5", "INV-2"), Resolution: receipts.NotDelivered, Evidence: "the bank's list"}); err != nil {
 		t.Fatal(err)
 	}
+	ask(t, b.ledger, asked(granted(t, b.ledger, claim(t, p, "key-6", 10)), "s"))
 	b.signed(t)
 	b.fsck(t)
 	b.exec(t, statement)

@@ -78,6 +78,9 @@ func (h *history) same(rt *rapid.T, o *modelOp, got *ledger.Operation) {
 		rt.Fatalf("%s is %s %s %s charged %d, want %s %s %s %d", o.key, got.Outcome, got.Reason, got.Resolution, got.Charged,
 			o.outcome, o.reason, o.resolution, o.charged)
 	}
+	if waits := got.Round != nil; waits != o.waits || waits && got.Round.Number != o.round {
+		rt.Fatalf("%s waits in %+v, want %v in round %d", o.key, got.Round, o.waits, o.round)
+	}
 	before := h.answers[o.key]
 	if before != nil && (before.Receipt != got.Receipt || string(before.Result) != string(got.Result)) {
 		rt.Fatalf("%s was answered otherwise before", o.key)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestHistories plays random histories against the ledger and the model beside it: calls, repeats, changed
-// repeats, outcomes, deposits, freezes, revocations, reconciliations, releases, crashes and takeovers. A
+// repeats, outcomes, deposits, freezes, revocations, reconciliations, releases, rounds, crashes and takeovers. A
 // failing one shrinks to the shortest that still fails, and reads as a list of what was done.
 // COUNTERFOIL_HISTORIES plays more than the usual number.
 func TestHistories(t *testing.T) {
@@ -60,6 +60,9 @@ func (s *stage) play(rt *rapid.T) {
 		"reconcile":     h.reconcile,
 		"reconcileAny":  h.reconcileAny,
 		"interrupt":     h.interrupt,
+		"ask":           h.ask,
+		"goOn":          h.goOn,
+		"abandon":       h.abandon,
 	})
 	h.prove(rt)
 	s.failed = false
@@ -75,6 +78,7 @@ type history struct {
 	grants  map[string]*ledger.Granted
 	owner   map[string]int
 	permits map[string]*permits.Permit
+	rounds  map[string]*ledger.Operation // the last that was asked of each key
 	answers map[string]*ledger.Operation // what was acknowledged, and must be read again as it was
 	n       int
 }
@@ -83,7 +87,7 @@ func (s *stage) begin(rt *rapid.T) *history {
 	name := strconv.Itoa(s.played)
 	h := &history{
 		t: s.t, b: s.b, m: newModel(), wallet: "wal_" + name, grants: map[string]*ledger.Granted{}, owner: map[string]int{},
-		permits: map[string]*permits.Permit{}, answers: map[string]*ledger.Operation{},
+		permits: map[string]*permits.Permit{}, answers: map[string]*ledger.Operation{}, rounds: map[string]*ledger.Operation{},
 	}
 	s.b.wallet(s.t, h.wallet, 0)
 	s.b.agent(s.t, "agt_"+name, h.wallet)

@@ -2,8 +2,8 @@
 // granted once for ever, and ends with one outcome, one receipt and its money in one transaction.
 //
 // Every write of the hot path is a batch, and one is a batch of one. Wallets map to shards; a shard has a
-// claim lane (T1) and a settle lane (T2), each with its own transaction. Locks are always taken in the
-// order wallets, permit usage, chain heads, each by id.
+// claim lane (T1) and a settle lane (T2), and two for rounds of input, each with its own transaction. Locks are
+// always taken in the order wallets, permit usage, chain heads, holds, rounds, each by id.
 package ledger
 
 import (

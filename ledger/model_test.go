@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"counterfoil/ledger"
 	"counterfoil/permits"
 	"counterfoil/receipts"
 )
@@ -32,6 +33,8 @@ type modelOp struct {
 	resolution       string
 	charged          int64
 	late             bool
+	waits            bool  // for input
+	round            int64 // how often its tool has asked
 }
 
 func newModel() *model {
@@ -136,8 +139,26 @@ func (m *model) reconcile(o *modelOp, resolution string, charged int64) {
 	m.end(o, receipts.Reconciled, o.reason, charged)
 }
 
-// running are the keys of the operations without an outcome, in order, so that a history can be repeated.
-func (m *model) running() []string { return m.keysWith("") }
+// running are the keys of the operations that are with their tool, in order, so that a history can be repeated.
+func (m *model) running() []string {
+	return slices.DeleteFunc(m.keysWith(""), func(key string) bool { return m.ops[key].waits })
+}
+
+// waiting are the keys of the operations whose tool has asked for input.
+func (m *model) waiting() []string {
+	return slices.DeleteFunc(m.keysWith(""), func(key string) bool { return !m.ops[key].waits })
+}
+
+// stops is why a round may not be gone on with now.
+func (m *model) stops(o *modelOp) error {
+	switch {
+	case m.permits[o.permit].revoked:
+		return ledger.ErrPermitRevoked
+	case m.frozen:
+		return ledger.ErrWalletFrozen
+	}
+	return nil
+}
 
 func (m *model) keysWith(outcome receipts.Outcome) []string {
 	var keys []string

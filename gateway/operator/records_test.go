@@ -52,6 +52,32 @@ func TestOperationWhileItRunsAndAfter(t *testing.T) {
 	}
 }
 
+func TestOperationThatWaitsForInput(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.world(t, "ask")
+	b.claim(t, "ask", "k1")
+	claimed := b.claim(t, "ask", "k2")
+	_, err := b.ledger.Ask(t.Context(), &ledger.Asked{Granted: claimed.Granted, Result: []byte(`{"resultType":"input_required"}`), TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/v1/operations/" + claimed.Granted.ID
+	a := b.must(t, 200, "GET", path, "")
+	if a.text(t, "state") != "awaiting_input" || a.number(t, "credits_held") != 5 || a.at("outcome") != nil || a.number(t, "round", "number") != 1 {
+		t.Errorf("while it waits: %s", a.raw)
+	}
+	said := b.decide(t, 409, claimed.Granted.ID, notDelivered).text(t, "detail")
+	if !strings.Contains(said, "asked for input before it acted") {
+		t.Errorf("there is nothing to decide, and the reconciler is told: %s", said)
+	}
+	for query, want := range map[string]int{"": 2, "state=dispatching": 1, "state=awaiting_input": 1, "state=finished": 0} {
+		if got := b.must(t, 200, "GET", "/v1/operations?"+query, "").items(t, "id"); len(got) != want {
+			t.Errorf("%q lists %d, want %d", query, len(got), want)
+		}
+	}
+}
+
 func TestReceiptsAndBundlesVerifyOffline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
