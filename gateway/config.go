@@ -41,6 +41,8 @@ type Limits struct {
 	AgentConcurrent int // new calls in flight of one agent; 0 is no limit
 	InFlight        int // new calls in flight of all; 0 is 2048
 	Connections     int // of clients, of which one agent uses half at most; 0 is 4096
+	// InputTTL is how long a tool that asks for input waits for its caller; 0 is 15 min.
+	InputTTL time.Duration
 }
 
 // Timeouts bounds each read from a client and each write to one. None of them is
@@ -86,6 +88,7 @@ const (
 
 	defaultInFlight    = 2048
 	defaultConnections = 4096
+	defaultInputTTL    = 15 * time.Minute
 	defaultHeader      = 10 * time.Second
 	defaultBody        = 30 * time.Second
 	defaultWrite       = 30 * time.Second
@@ -98,6 +101,7 @@ func (cfg *Config) setDefaults() {
 	cfg.CatalogueRefresh = orDefault(cfg.CatalogueRefresh, defaultCatalogueRefresh)
 	cfg.Limits.InFlight = orDefault(cfg.Limits.InFlight, defaultInFlight)
 	cfg.Limits.Connections = orDefault(cfg.Limits.Connections, defaultConnections)
+	cfg.Limits.InputTTL = orDefault(cfg.Limits.InputTTL, defaultInputTTL)
 	cfg.Timeouts.Header = orDefault(cfg.Timeouts.Header, defaultHeader)
 	cfg.Timeouts.Body = orDefault(cfg.Timeouts.Body, defaultBody)
 	cfg.Timeouts.Write = orDefault(cfg.Timeouts.Write, defaultWrite)

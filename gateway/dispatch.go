@@ -15,39 +15,54 @@ import (
 	"counterfoil/receipts"
 )
 
-// replay answers a used key. It compares before it tells anything: under
-// another request's key nothing is learned but that the key is used.
-func (g *Gateway) replay(ctx context.Context, r Request, stored *ledger.Operation) (Answer, *Refusal) {
+// lookUp finds the operation of a call: by its key or, where that is unused or was not
+// named, by the state of the round that it answers. A state that nobody was given is
+// refused, and nothing is stored.
+func (g *Gateway) lookUp(ctx context.Context, r Request) (*ledger.Operation, *Refusal) {
+	var stored *ledger.Operation
+	var err error
+	if r.Key != "" {
+		stored, err = g.ledger.Lookup(ctx, r.Wallet, r.Key)
+	}
+	if err == nil && stored == nil && r.Input != nil && r.Input.State != nil {
+		permit := r.Agent.DefaultPermit
+		if r.PermitNamed {
+			permit = r.Permit
+		}
+		if stored, err = g.ledger.RoundByState(ctx, r.Wallet, stateDigest(r), requestHash(r, permit)); err == nil && stored == nil {
+			return nil, unknownState()
+		}
+	}
+	if err != nil {
+		return nil, g.refuse(err)
+	}
+	return stored, nil
+}
+
+// same lets only the same request have what is stored, and waits for it where the
+// caller wishes. It compares before it tells anything: under another request's key
+// nothing is learned but that the key is used.
+func (g *Gateway) same(ctx context.Context, r Request, stored *ledger.Operation) (*ledger.Operation, *Refusal) {
 	permit := stored.Permit // a new default permit breaks no retry
 	if r.PermitNamed {
 		permit = r.Permit
 	}
 	if requestHash(r, permit) != stored.RequestHash {
-		return Answer{}, &Refusal{Reason: receipts.ReasonIdempotencyKeyReused}
+		return nil, &Refusal{Reason: receipts.ReasonIdempotencyKeyReused}
 	}
-	if !stored.Finished() && r.Wait > 0 {
-		finished, refusal := g.await(ctx, r)
-		if refusal != nil {
-			return Answer{}, refusal
-		}
-		stored = finished
+	if stored.State != ledger.StateDispatching || r.Wait <= 0 {
+		return stored, nil
 	}
-	if stored == nil || !stored.Finished() {
-		return Answer{}, &Refusal{Reason: receipts.ReasonIdempotencyInProgress}
-	}
-	g.metrics.replayed(stored.Tool)
-	return Answer{Operation: stored, Replayed: true}, nil
-}
-
-// await waits for the running call of this key; nil when it did not finish in time.
-func (g *Gateway) await(ctx context.Context, r Request) (*ledger.Operation, *Refusal) {
 	waiting, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
-	op, err := g.ledger.Wait(waiting, r.Wallet, r.Key)
-	if err != nil && waiting.Err() == nil {
+	later, err := g.ledger.Wait(waiting, stored.Wallet, stored.Key)
+	switch {
+	case err != nil && waiting.Err() == nil:
 		return nil, g.refuse(err)
+	case err != nil, later == nil:
+		return stored, nil // it has not finished in time
 	}
-	return op, nil
+	return later, nil
 }
 
 // prepare gathers all that T1 decides on, and refuses what can have no receipt:
@@ -125,7 +140,7 @@ const maxPermitName = 256 // bytes
 
 // dispatch sends the call once and says what became of it, in the terms of
 // contract 3.4.
-func (g *Gateway) dispatch(t *entry, granted *ledger.Granted, r Request) *ledger.Settlement {
+func (g *Gateway) dispatch(t *entry, granted *ledger.Granted, r Request) upstream.Answer {
 	ctx, cancel := context.WithTimeout(g.base, t.timeout)
 	defer cancel()
 	a := upstream.Answer{Outcome: receipts.Failed, Reason: receipts.ReasonNotDispatched, Note: "the gateway is stopping"}
@@ -136,14 +151,14 @@ func (g *Gateway) dispatch(t *entry, granted *ledger.Granted, r Request) *ledger
 	default:
 		a = g.callOnce(ctx, t, granted, r)
 	}
-	if a.Outcome != receipts.Succeeded {
+	if a.Outcome != receipts.Succeeded && a.Round == nil {
 		level := slog.LevelInfo
 		if a.Outcome == receipts.Uncertain {
 			level = slog.LevelWarn // a person will have to look
 		}
 		g.log.Log(ctx, level, "a call did not succeed", "operation", granted.ID, "tool", t.Name, "outcome", a.Outcome, "reason", a.Reason, "note", a.Note)
 	}
-	return settlementOf(t, granted, a)
+	return a
 }
 
 // callOnce turns a fault of ours after the sending into what it is for the
@@ -157,51 +172,63 @@ func (g *Gateway) callOnce(ctx context.Context, t *entry, granted *ledger.Grante
 	}()
 	return t.client.Call(ctx, upstream.Call{
 		Tool: t.UpstreamTool, Arguments: r.Arguments, OperationKey: granted.OperationKey, Handle: granted.ID,
-		Trace: r.Trace, Progress: r.Progress, MaxResponseBytes: t.MaxResponseBytes, Actual: t.ActualPointer,
+		Trace: r.Trace, MaxResponseBytes: t.MaxResponseBytes, Actual: t.ActualPointer,
+		MayAsk: r.Modern, Capabilities: r.Capabilities, Input: r.Input, Progress: r.Progress,
 	})
 }
 
-// settlementOf is the money of contract 3.4.
-func settlementOf(t *entry, granted *ledger.Granted, a upstream.Answer) *ledger.Settlement {
+// settlementOf is the money of contract 3.4. The price is what was reserved, whatever
+// the tool costs by the time a round of it is answered.
+func settlementOf(t *entry, granted *ledger.Granted, price int64, a upstream.Answer) *ledger.Settlement {
 	s := &ledger.Settlement{Granted: granted, Outcome: a.Outcome, Reason: a.Reason, Scrubbed: a.Scrubbed}
+	said := ""
 	switch {
 	case a.Outcome == receipts.Succeeded:
-		s.Charged, s.KeepCall, s.KeepValue = t.Price, true, true
-		if a.Actual != nil && *a.Actual >= 0 && *a.Actual < t.Price {
+		s.Charged, s.KeepCall, s.KeepValue = price, true, true
+		if a.Actual != nil && *a.Actual >= 0 && *a.Actual < price {
 			s.Charged = *a.Actual
 		}
 		s.Result = a.Result
 		return s
 	case a.Outcome == receipts.Uncertain:
-		s.Charged, s.KeepCall, s.KeepValue = t.Price, true, true
+		s.Charged, s.KeepCall, s.KeepValue = price, true, true
 	case a.Reason == receipts.ReasonToolError:
 		// The tool answered, so it was called; whether that costs is its owner's to say.
 		s.KeepCall, s.KeepValue = true, t.ChargeOnToolError
 		if t.ChargeOnToolError {
-			s.Charged = t.Price
+			s.Charged = price
 		}
 		if IsObject(a.Result) {
 			s.Result = withText(a.Result, plainWords(ledger.Ending{Outcome: a.Outcome, Reason: a.Reason, Charged: s.Charged}))
 			return s
 		}
+	case a.Reason == receipts.ReasonUpstreamRejected:
+		s.UpstreamError, said = a.Error, quotation(a.Error)
 	}
-	s.Result = Explain(ledger.Ending{Outcome: a.Outcome, Reason: a.Reason, Charged: s.Charged})
+	s.Result = explained(plainWords(ledger.Ending{Outcome: a.Outcome, Reason: a.Reason, Charged: s.Charged}) + said)
 	return s
 }
 
-// settle waits until the outcome is recorded. After its deadline it says that it does not know: the ledger
-// goes on trying, the same key is safe to repeat, and nothing is sent again.
-func (g *Gateway) settle(r Request, s *ledger.Settlement) (*ledger.Operation, *Refusal) {
+// record waits until the outcome, or what the tool asks, is recorded. After its deadline it says that it does
+// not know: the ledger goes on trying, the same key is safe to repeat, and nothing is sent again.
+func (g *Gateway) record(r Request, t *entry, granted *ledger.Granted, a upstream.Answer) (*ledger.Operation, *Refusal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.base), g.cfg.SettleDeadline)
 	defer cancel()
-	op, err := g.ledger.Settle(ctx, s)
+	var op *ledger.Operation
+	var err error
+	if a.Round != nil {
+		r.Input = &upstream.Input{State: a.Round.State} // what the caller has to bring back
+		op, err = g.ledger.Ask(ctx, &ledger.Asked{Granted: granted, Result: a.Round.Result, State: stateDigest(r), TTL: g.cfg.Limits.InputTTL})
+	} else {
+		op, err = g.ledger.Settle(ctx, settlementOf(t, granted, granted.Reserved(), a))
+	}
 	if errors.Is(err, ledger.ErrSuperseded) {
 		// A takeover settled it while this process was away. What it wrote stands.
 		op, err = g.ledger.Lookup(ctx, r.Wallet, r.Key)
 	}
-	if err == nil && op != nil && op.Finished() {
+	if err == nil && op != nil && (op.Finished() || op.Round != nil) {
 		return op, nil
 	}
-	g.log.Error("an outcome is not known to be recorded", "operation", s.Granted.ID, "outcome", s.Outcome, "reason", s.Reason, "error", err)
+	g.log.Error("an outcome is not known to be recorded", "operation", granted.ID, "outcome", a.Outcome, "reason", a.Reason, "error", err)
 	return nil, &Refusal{Reason: receipts.ReasonOutcomeUnknown}
 }

@@ -29,7 +29,7 @@ func Mirrored(name string, t upstream.Tool) (json []byte, properties map[string]
 
 // SettlementOf is the money of one answer to a tool.
 func SettlementOf(t Tool, a upstream.Answer) *ledger.Settlement {
-	return settlementOf(&entry{Tool: t}, &ledger.Granted{}, a)
+	return settlementOf(&entry{Tool: t}, &ledger.Granted{}, t.Price, a)
 }
 
 // Limiter is the limiter alone.

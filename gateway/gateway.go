@@ -156,6 +156,14 @@ func (g *Gateway) ReasonOf(err error) receipts.Reason {
 		return receipts.ReasonOutcomeUnknown
 	case errors.Is(err, ledger.ErrPermitUnknown):
 		return receipts.ReasonPermitNotFound
+	case errors.Is(err, ledger.ErrRoundTaken):
+		return receipts.ReasonIdempotencyInProgress
+	case errors.Is(err, ledger.ErrPermitRevoked):
+		return receipts.ReasonRevoked
+	case errors.Is(err, ledger.ErrPermitExpired):
+		return receipts.ReasonExpired
+	case errors.Is(err, ledger.ErrWalletFrozen):
+		return receipts.ReasonWalletFrozen
 	case errors.Is(err, ledger.ErrNotFound):
 		return receipts.ReasonNotFound
 	case errors.Is(err, ledger.ErrConflict):

@@ -135,6 +135,7 @@ func (l *limiter) admit(agent, upstream string, now time.Time) (*place, *Refusal
 	return p, nil
 }
 
+// leave gives back what the call holds, once.
 func (p *place) leave() {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
@@ -144,6 +145,7 @@ func (p *place) leave() {
 	if !p.sent && p.upstream != nil {
 		p.upstream.tokens = min(float64(p.upstream.rate), p.upstream.tokens+1)
 	}
+	p.held, p.upstream = nil, nil
 }
 
 // caller finds an agent's record. One that is in use is never forgotten.

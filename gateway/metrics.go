@@ -16,6 +16,7 @@ type Metrics struct {
 
 	calls         *prometheus.CounterVec
 	replays       *prometheus.CounterVec
+	rounds        *prometheus.CounterVec
 	charged       *prometheus.CounterVec
 	probes        *prometheus.CounterVec
 	callSeconds   *prometheus.HistogramVec
@@ -48,6 +49,7 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		registry:      registry,
 		calls:         counter("calls_total", "Governed calls by outcome; replays are not counted.", "tool", "outcome", "reason"),
 		replays:       counter("replays_total", "Answers from what was stored.", "tool"),
+		rounds:        counter("input_rounds_total", "Questions of tools that asked for input; their calls have no outcome yet.", "tool"),
 		charged:       counter("credits_charged_total", "Credits charged.", "tool"),
 		probes:        counter("probes_total", "Questions to probes about lost calls, by what was answered.", "tool", "answer"),
 		callSeconds:   prometheus.NewHistogramVec(histogram("call_duration_seconds", "A governed call, from decoding to its record.", seconds), []string{"tool"}),
@@ -62,7 +64,7 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		approvals:     prometheus.NewGauge(gauge("approvals_pending", "Calls that wait for a person's approval.")),
 		buildInfo:     prometheus.NewGaugeVec(gauge("build_info", "1, labelled with the version."), []string{"version"}),
 	}
-	registry.MustRegister(m.calls, m.replays, m.charged, m.probes, m.callSeconds, m.upSeconds, m.overhead,
+	registry.MustRegister(m.calls, m.replays, m.rounds, m.charged, m.probes, m.callSeconds, m.upSeconds, m.overhead,
 		m.batchSize, m.commitSeconds, m.inFlight, m.uncertain, m.uncertainAge, m.uncertainSum, m.approvals, m.buildInfo)
 	m.buildInfo.WithLabelValues(version).Set(1)
 	return m
@@ -72,6 +74,7 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 type toolMeters struct {
 	call, upstream prometheus.Observer
 	charged        prometheus.Counter
+	rounds         prometheus.Counter
 	succeeded      prometheus.Counter
 }
 
@@ -79,7 +82,7 @@ func (m *Metrics) forTool(name string) toolMeters {
 	m.replays.WithLabelValues(name)
 	return toolMeters{
 		call: m.callSeconds.WithLabelValues(name), upstream: m.upSeconds.WithLabelValues(name),
-		charged: m.charged.WithLabelValues(name), succeeded: m.calls.WithLabelValues(name, "succeeded", ""),
+		charged: m.charged.WithLabelValues(name), rounds: m.rounds.WithLabelValues(name), succeeded: m.calls.WithLabelValues(name, "succeeded", ""),
 	}
 }
 
@@ -97,6 +100,9 @@ func (m *Metrics) finished(t *entry, op *ledger.Operation, total, upstream time.
 	}
 	t.meters.charged.Add(float64(op.Charged))
 }
+
+// asked counts a round. The call is counted when it has its outcome.
+func (m *Metrics) asked(t *entry) { t.meters.rounds.Inc() }
 
 func (m *Metrics) probed(tool, answer string) { m.probes.WithLabelValues(tool, answer).Inc() }
 

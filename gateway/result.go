@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"counterfoil/internal/canon"
 	"counterfoil/ledger"
@@ -22,6 +24,8 @@ type Dressing struct {
 func AppendResult(dst []byte, op *ledger.Operation, d Dressing) []byte {
 	raw := bytes.TrimSpace(op.Result)
 	switch {
+	case op.Round != nil:
+		raw, d.Members = bytes.TrimSpace(op.Round.Result), "" // it has its type already
 	case op.Pruned():
 		raw = prunedResult(op)
 	case !IsObject(raw):
@@ -82,6 +86,9 @@ func appendMeta(b []byte, op *ledger.Operation) []byte {
 	b = append(b, `"counterfoil/operation_id":`...)
 	b = canon.AppendString(b, op.ID)
 	b = append(b, `,"counterfoil/outcome":`...)
+	if op.Round != nil { // nothing is charged, and there is no receipt of what has not happened
+		return append(b, `"pending","counterfoil/credits_charged":0`...)
+	}
 	b = canon.AppendString(b, string(op.Outcome))
 	if op.Resolution != "" {
 		b = append(b, `,"counterfoil/resolution":`...)
@@ -127,10 +134,44 @@ func retryOf(op *ledger.Operation) Retry {
 // result of its own. It is an error to the client even where the tool did act:
 // a client would refuse a success without the structured content that a tool's
 // output schema promises, and nobody would read these words.
-func Explain(e ledger.Ending) []byte {
+func Explain(e ledger.Ending) []byte { return explained(plainWords(e)) }
+
+func explained(text string) []byte {
 	b := append([]byte(nil), `{"content":[`...)
-	b = appendTextBlock(b, plainWords(e))
+	b = appendTextBlock(b, text)
 	return append(b, `],"isError":true}`...)
+}
+
+// maxQuotation bounds what is quoted of an upstream's message, in characters.
+const maxQuotation = 500
+
+// quotation repeats the message of an upstream's JSON-RPC error, for whoever wants to
+// know why it refused. It is somebody else's text: bounded, in one line, and marked as
+// a quotation.
+func quotation(fail []byte) string {
+	message := ""
+	Members(fail, func(name, value []byte) bool {
+		if string(name) == "message" {
+			message, _ = String(value)
+		}
+		return true
+	})
+	message = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r), unicode.IsSpace(r):
+			return ' '
+		case unicode.Is(unicode.Cf, r): // what turns or hides text
+			return -1
+		}
+		return r
+	}, message)), " ")
+	if message == "" {
+		return ""
+	}
+	if all := []rune(message); len(all) > maxQuotation {
+		message = string(all[:maxQuotation]) + "…"
+	}
+	return ` Its server's message: "` + message + `"`
 }
 
 // prunedResult stands in for an answer that is no longer kept. It is an error to the client, since it has no

@@ -57,7 +57,7 @@ func TestAppendResultLeavesTheStoredBytesAlone(t *testing.T) {
 func TestAppendResultTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	op := &ledger.Operation{
-		ID: "op_1", Outcome: receipts.Denied, Reason: receipts.ReasonCallsExceeded, ReceiptID: "rcp_1", Receipt: "a.b.c",
+		ID: "op_1", State: ledger.StateFinished, Outcome: receipts.Denied, Reason: receipts.ReasonCallsExceeded, ReceiptID: "rcp_1", Receipt: "a.b.c",
 		Result: gateway.Explain(ledger.Ending{Outcome: receipts.Denied, Reason: receipts.ReasonCallsExceeded, Detail: &permits.Detail{Limit: 50, Needed: 1}}),
 	}
 	var got struct {

@@ -98,7 +98,7 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 		Diagnostics:     cfg.Identity.Diagnostics,
 		Limits: gateway.Limits{
 			AgentRate: cfg.Limits.AgentRate, AgentConcurrent: cfg.Limits.AgentConcurrent,
-			InFlight: cfg.Limits.InFlight, Connections: cfg.Limits.Connections,
+			InFlight: cfg.Limits.InFlight, Connections: cfg.Limits.Connections, InputTTL: cfg.Limits.InputTTL,
 		},
 		Timeouts: gateway.Timeouts{
 			Header: cfg.Limits.Timeouts.Header, Body: cfg.Limits.Timeouts.Body,

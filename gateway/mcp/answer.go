@@ -70,11 +70,21 @@ func writeFault(c echo.Context, id []byte, f *fault) error {
 	return writeJSON(c, status, append(b, "}}}"...))
 }
 
+// writeError relays an upstream's own error object, which is a protocol error of the
+// modern era.
+func writeError(c echo.Context, id, fail []byte) error {
+	b := append(envelope(len(fail), id), `,"error":`...)
+	return writeJSON(c, statusBadRequest, append(append(b, fail...), '}'))
+}
+
 // writeRefusal answers a call that became no governed outcome, at HTTP 200, so
 // that client libraries keep its data.
 func writeRefusal(c echo.Context, id []byte, r *gateway.Refusal) error {
 	p := r.Problem()
 	f := &fault{status: statusOK, code: codeRefusal - p.Status, message: r.Message(), reason: p.Reason, retry: p.Retry}
+	if r.Params {
+		f.status, f.code = statusBadRequest, codeParams
+	}
 	switch p.Reason {
 	case receipts.ReasonToolUnknown:
 		f.code = codeParams

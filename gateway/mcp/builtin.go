@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -30,7 +31,7 @@ func (d *door) callBuiltin(c echo.Context, r call, name string) error {
 	if !there {
 		return writeRefusal(c, r.id, &gateway.Refusal{Reason: receipts.ReasonToolUnknown})
 	}
-	if r.params.arguments != nil && !gateway.IsObject(r.params.arguments) || r.params.rounds && name != operationResume {
+	if r.params.arguments != nil && !gateway.IsObject(r.params.arguments) || (r.params.responses != nil || r.params.state != nil) && name != operationResume {
 		f := badForm(statusOK, codeParams, "The arguments of a built-in tool are an object, and it asks for no input.")
 		if r.era == modern {
 			f.status = statusBadRequest
@@ -108,7 +109,12 @@ func (d *door) resumeOperation(c echo.Context, r call, id named) error {
 		return writeRefusal(c, r.id, invalidArguments("The argument operation_id is missing."))
 	}
 	again := gateway.Request{Agent: r.agent, Wait: preferredWait(c.Request().Header), Trace: r.params.trace}
-	answer, refusal := d.g.Resume(c.Request().Context(), again, id.value)
+	if f := r.relay(&again); f != nil {
+		return writeFault(c, r.id, f)
+	}
+	answer, refusal := r.told(c, again, func(ctx context.Context, again gateway.Request) (gateway.Answer, *gateway.Refusal) {
+		return d.g.Resume(ctx, again, id.value)
+	})
 	if refusal != nil {
 		return d.builtinRefusal(c, r, refusal)
 	}

@@ -18,7 +18,8 @@ type params struct {
 	arguments  []byte
 	cursor     []byte
 	mcpContext []byte
-	rounds     bool   // inputResponses or requestState are there
+	responses  []byte // inputResponses
+	state      []byte // requestState
 	meta       []byte // all of _meta
 	version    []byte
 	caps       []byte
@@ -51,10 +52,12 @@ func readParams(raw []byte) (params, *fault) {
 			p.mcpContext = value
 		case "_meta":
 			meta = value
-		case "inputResponses", "requestState":
-			p.rounds = true
+		case "inputResponses":
+			p.responses = value
+		case "requestState":
+			p.state = value
 		default:
-			strange = nearName(strange, name, "name", "arguments", "mcpContext", "_meta")
+			strange = nearName(strange, name, "name", "arguments", "mcpContext", "_meta", "inputResponses", "requestState")
 		}
 		return true
 	})

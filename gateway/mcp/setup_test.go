@@ -172,7 +172,7 @@ func (h *house) open() {
 	h.ledger, err = ledger.Open(h.t.Context(), ledger.Options{
 		Now: time.Now,
 		URL: h.url, Issuer: issuer, Signer: signer, Explain: gateway.Explain, Lease: 15 * time.Second,
-		Logger: h.locked, OnCommit: metrics.OnCommit,
+		Logger: h.locked, OnCommit: metrics.OnCommit, OnAbandoned: metrics.OnAbandoned,
 	})
 	if err != nil {
 		h.t.Fatal(err)

@@ -110,6 +110,7 @@ type Limits struct {
 	Queue           int // requests that wait in one lane of the ledger
 	Timeouts        Timeouts
 	Retention       time.Duration // of response bodies; 0: for ever
+	InputTTL        time.Duration // how long a tool that asks for input waits for its caller
 }
 
 // Timeouts bound each wait for a client, and the wait for the store.
@@ -136,6 +137,8 @@ const (
 	defaultInFlight    = 2048
 	defaultConnections = 4096
 	defaultQueue       = 4096
+	defaultInputTTL    = 15 * time.Minute
+	maxInputTTL        = 30 * 24 * time.Hour
 	defaultRetention   = 90 * 24 * time.Hour
 	maxRetention       = 100 * 365 * 24 * time.Hour
 	defaultHeader      = 10 * time.Second

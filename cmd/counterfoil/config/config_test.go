@@ -101,7 +101,7 @@ func TestLoadWhole(t *testing.T) {
 		},
 		Limits: config.Limits{
 			Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20, AgentConcurrent: 8,
-			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour,
+			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour, InputTTL: 15 * time.Minute,
 			Timeouts: config.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Store: 20 * time.Second},
 		},
 		Log: config.Log{Format: "json", Level: "info"},
@@ -249,7 +249,7 @@ func TestEachFault(t *testing.T) {
 		{name: "probe's argument", old: "on_tool_error: charge", new: "probe: {tool: p, argument: \"a b\", status: status, first: 1s}", want: []string{"\"a b\" is not an argument's name", "\"status\" is not a JSON pointer", "tools[payout].probe.first: is not a setting"}, more: 2},
 		{name: "probe of an upstream", old: "forward_key_header: Idempotency-Key", new: "probe: {tool: p}", want: []string{"upstreams[payments].probe: is not a setting"}},
 		{name: "approval_ttl", old: "{lease: 5s,", new: "{approval_ttl: 24h,", want: []string{"limits.approval_ttl: this version does not have approvals"}},
-		{name: "input_ttl", old: "{lease: 5s,", new: "{input_ttl: 15m,", want: []string{"limits.input_ttl: this version does not have"}},
+		{name: "input_ttl", old: "{lease: 5s,", new: "{input_ttl: 10ms,", want: []string{"limits.input_ttl: 10ms is not between 1s and"}},
 		{name: "reconciliation", old: "limits:", new: "reconciliation: {}\nlimits:", want: []string{"reconciliation: is not a setting"}},
 		{name: "limits per agent", old: "rate: 0", new: "rate: -1", want: []string{"limits.per_agent.rate: -1 is not a whole number from 0"}},
 		{name: "lease", old: "lease: 5s", new: "lease: 5", want: []string{"limits.lease: \"5\" is not a duration"}},

@@ -121,9 +121,9 @@ func (s *section) limits() Limits {
 		Queue:          int(l.integer("queue", defaultQueue, 1, 1<<16)),
 		Timeouts:       l.timeouts(),
 		Retention:      l.retention(),
+		InputTTL:       l.duration("input_ttl", defaultInputTTL, time.Second, maxInputTTL),
 	}
 	l.later("approval_ttl", "approvals")
-	l.later("input_ttl", "waiting for input that a tool asks for")
 	agents, _ := l.section("per_agent")
 	out.AgentRate = int(agents.integer("rate", 0, 0, 1<<30))
 	out.AgentConcurrent = int(agents.integer("concurrent", 0, 0, 1<<30))
