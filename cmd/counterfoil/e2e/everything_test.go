@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -50,25 +48,36 @@ func everythingCommand(t *testing.T, transport string) []string {
 // _meta aside: the definitions, each result, and each result again as a replay in the other era.
 func TestServerEverything(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := everythingCommand(t, "streamableHttp")
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	background(t, cmd)
-	reachable(t, address)
-	upstream := "http://" + address + "/mcp"
-	itself := openDirect(t, upstream)
-	definitions := listed(t, itself.ask(t, "tools/list", `{}`))
-	asIsGoverned(t, itself, definitions, fmt.Sprintf("url: %q", upstream))
+	t.Run("over HTTP", func(t *testing.T) {
+		t.Parallel()
+		address := freeAddress(t)
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := everythingCommand(t, "streamableHttp")
+		cmd := exec.Command(line[0], line[1:]...)
+		cmd.Env = append(os.Environ(), "PORT="+port)
+		background(t, cmd)
+		reachable(t, address)
+		upstream := "http://" + address + "/mcp"
+		asIsGoverned(t, openHTTP(t, upstream), fmt.Sprintf("url: %q", upstream))
+	})
+	t.Run("over a pipe", func(t *testing.T) {
+		t.Parallel()
+		line := everythingCommand(t, "stdio")
+		quoted, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asIsGoverned(t, openPipe(t, line), fmt.Sprintf("command: %s", quoted))
+	})
 }
 
 // asIsGoverned compares a server of this kind with itself behind a gateway.
-func asIsGoverned(t *testing.T, itself direct, definitions []definition, upstream string) {
+func asIsGoverned(t *testing.T, itself direct, upstream string) {
 	t.Helper()
+	definitions := listed(t, itself.ask(t, "tools/list", `{}`))
 	var tools strings.Builder
 	var names []string
 	for _, d := range definitions {
@@ -93,8 +102,10 @@ func asIsGoverned(t *testing.T, itself direct, definitions []definition, upstrea
 			said := itself.ask(t, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
 			c := call{tool: name, args: args, permit: x.permit, key: fmt.Sprintf("%s-%d", name, i)}
 			first := x.do(t, c)
-			// A session's id is a secret between two: who is not one of them is shown the operation instead.
-			said = bytes.ReplaceAll(said, []byte(itself.session), []byte(first.meta.Operation))
+			if id := itself.session(); id != "" {
+				// It is a secret between two: who is not one of them is shown the operation instead.
+				said = bytes.ReplaceAll(said, []byte(id), []byte(first.meta.Operation))
+			}
 			same(t, name+args, said, first.result)
 			replay := x.doModern(t, c)
 			if !replay.replayed() {
@@ -174,55 +185,4 @@ func resultMembers(t *testing.T, result json.RawMessage) map[string]string {
 		}
 	}
 	return out
-}
-
-// direct is a client of the handshake era that keeps what it is told byte for byte, and declares no capability, as the
-// gateway declares none.
-type direct struct{ url, session string }
-
-func openDirect(t *testing.T, url string) direct {
-	t.Helper()
-	d := direct{url: url}
-	_, header := d.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"e2e","version":"1"}}}`)
-	d.session = header.Get("Mcp-Session-Id")
-	d.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return d
-}
-
-func (d direct) post(t *testing.T, body string) (text []byte, header http.Header) {
-	t.Helper()
-	req, err := http.NewRequest(http.MethodPost, d.url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	if d.session != "" {
-		req.Header.Set("Mcp-Session-Id", d.session)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err = io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode/100 != 2 {
-		t.Fatalf("HTTP %d, %v: %s", resp.StatusCode, err, text)
-	}
-	return text, resp.Header
-}
-
-// ask gives the result of a request.
-func (d direct) ask(t *testing.T, method, params string) json.RawMessage {
-	t.Helper()
-	text, _ := d.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
-	for _, line := range bytes.Split(text, []byte("\n")) {
-		var message struct{ Result json.RawMessage }
-		data, isData := bytes.CutPrefix(line, []byte("data: "))
-		if isData && json.Unmarshal(data, &message) == nil && message.Result != nil {
-			return message.Result
-		}
-	}
-	t.Fatalf("%s %s: no result: %s", method, params, text)
-	return nil
 }
