@@ -143,7 +143,8 @@ func TestGoSDKClient(t *testing.T) {
 		t.Run("revision "+revision, func(t *testing.T) {
 			t.Parallel()
 			x := s.visitor(t)
-			session := x.connect(t, "invoice-1", revision, nil)
+			client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, nil)
+			session := x.connect(t, client, "invoice-1", revision)
 			var v visit
 			if hello := session.InitializeResult(); hello.ServerInfo != nil {
 				v.Server.Name, v.Version = hello.ServerInfo.Name, hello.ProtocolVersion
@@ -154,8 +155,8 @@ func TestGoSDKClient(t *testing.T) {
 			}
 			remake(t, list.Tools, &v.Tools)
 			v.First = sdkCall(t, session, "payout", x.payoutArgs())
-			v.Again = sdkCall(t, x.connect(t, "invoice-1", revision, nil), "payout", x.payoutArgs())
-			v.Denied = sdkCall(t, x.connect(t, "invoice-2", revision, nil), "payout", x.tooMuch())
+			v.Again = sdkCall(t, x.connect(t, client, "invoice-1", revision), "payout", x.payoutArgs())
+			v.Denied = sdkCall(t, x.connect(t, client, "invoice-2", revision), "payout", x.tooMuch())
 			x.sawAll(t, v, cmp.Or(revision, "2026-07-28"))
 			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{}}); err == nil || !strings.Contains(err.Error(), "used for another request") {
 				t.Errorf("another call under the same key: %v", err)
@@ -164,10 +165,10 @@ func TestGoSDKClient(t *testing.T) {
 	}
 }
 
-// connect is a session of the Go client, with what its user can configure: headers. Without options it is as it comes.
-func (x tenant) connect(t *testing.T, key, revision string, options *mcp.ClientOptions) *mcp.ClientSession {
+// connect is a session of the Go client, with what its user can configure: headers.
+func (x tenant) connect(t *testing.T, client *mcp.Client, key, revision string) *mcp.ClientSession {
 	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: x.s.url + "/mcp",
 		HTTPClient: &http.Client{Transport: staticHeaders{x.s.client.Transport, map[string]string{
 			"Authorization": "Bearer " + x.key, "Counterfoil-Wallet": x.wallet, "Counterfoil-Permit": x.permit, "Idempotency-Key": key,

@@ -45,10 +45,9 @@ var everythingServer = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// TestConformance: the official suite, in both revisions, against the gateway in front of the suite's own kind of server.
-// A scenario that fails must be in the revision's list, with its reason, and what is in the list must fail.
-func TestConformance(t *testing.T) {
-	t.Parallel()
+// newConformanceSystem is a gateway in front of the Go SDK's server for the suite.
+func newConformanceSystem(t *testing.T) *system {
+	t.Helper()
 	program, err := everythingServer()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +59,14 @@ func TestConformance(t *testing.T) {
 	for _, name := range conformanceTools {
 		fmt.Fprintf(&tools, "\n  - {name: %s, upstream: everything, credits: 1}", name)
 	}
-	s := newSystemBeside(t, fmt.Sprintf("\n  - {name: everything, url: \"http://%s/mcp\", timeout: 30s}", address), tools.String())
+	return newSystemBeside(t, fmt.Sprintf("\n  - {name: everything, url: \"http://%s/mcp\", timeout: 30s}", address), tools.String())
+}
+
+// TestConformance: the official suite, in both revisions, against the gateway in front of the suite's own kind of server.
+// A scenario that fails must be in the revision's list, with its reason, and what is in the list must fail.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := newConformanceSystem(t)
 	for revision, least := range map[string]int{"2026-07-28": 20, "2025-11-25": 10} {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
