@@ -2,14 +2,15 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"counterfoil/gateway/upstream"
-	"counterfoil/internal/canon"
 	"counterfoil/ledger"
 	"counterfoil/permits"
 )
@@ -17,10 +18,12 @@ import (
 // catalogue holds the configured tools and what their upstreams say about them.
 // The set of tools never changes while the process runs; a definition does.
 type catalogue struct {
-	order  []*entry
-	byName map[string]*entry
-	log    *slog.Logger
-	asked  []chan struct{} // one for each upstream, closed after its first answer or failure
+	order   []*entry // by name
+	byName  map[string]*entry
+	log     *slog.Logger
+	metrics *Metrics
+	ledger  *ledger.Ledger
+	asked   []chan struct{} // one for each upstream, closed after its first answer or failure
 }
 
 // entry is one tool. Everything but def is fixed at start.
@@ -31,6 +34,9 @@ type entry struct {
 	timeout time.Duration
 	meters  toolMeters
 	def     atomic.Pointer[definition]
+	// recorded is the hash of the definition that is stored as the tool's last; only the goroutine that asks the
+	// upstream uses it.
+	recorded string
 	// probeReadOnly says that the upstream calls the probe's tool read-only: else it is not asked.
 	probeReadOnly atomic.Bool
 }
@@ -38,41 +44,66 @@ type entry struct {
 // CatalogueTool is a tool as the outside may see it.
 type CatalogueTool struct {
 	Tool
-	Definition []byte // canonical, as tools/list shows it
+	Definition []byte // canonical
 	SHA256     string // of Definition: the receipts' tool_sha256
-	Mirrored   bool   // false until the upstream has described the tool
+	Described  bool   // false until the upstream has described the tool
+	Withheld   string // why it is not in force; "": it is
 	Probed     bool   // it has a probe, and its upstream calls that read-only
 }
 
-func newCatalogue(cfg Config, m *Metrics, log *slog.Logger) (*catalogue, map[string]*upstream.Client, error) {
+// newCatalogue checks all that is configured and tells every fault together.
+func newCatalogue(cfg Config, d Deps) (*catalogue, map[string]*upstream.Client, error) {
+	clients, timeouts, err := newClients(cfg, d.Logger)
+	faults := []error{err}
+	cat := &catalogue{byName: make(map[string]*entry, len(cfg.Tools)), log: d.Logger, metrics: d.Metrics, ledger: d.Ledger}
+	names := make(map[string]string, len(cfg.Tools))
+	for _, t := range cfg.Tools {
+		folded := strings.ToLower(t.Name)
+		other, taken := names[folded]
+		names[folded] = t.Name
+		e, err := newEntry(t, clients[t.Upstream], timeouts[t.Upstream], d.Metrics)
+		switch {
+		case taken:
+			faults = append(faults, fmt.Errorf("tool %s: its name is that of tool %s", t.Name, other))
+		case strings.HasPrefix(folded, reservedPrefix):
+			faults = append(faults, fmt.Errorf("tool %s: names that begin with %s are the gateway's own", t.Name, reservedPrefix))
+		case err != nil:
+			faults = append(faults, err)
+		default:
+			cat.byName[t.Name] = e
+			cat.order = append(cat.order, e)
+		}
+	}
+	slices.SortFunc(cat.order, func(a, b *entry) int { return strings.Compare(a.Name, b.Name) })
+	if err := errors.Join(faults...); err != nil {
+		return nil, clients, err
+	}
+	return cat, clients, cat.remember()
+}
+
+// reservedPrefix begins the names of the gateway's own tools, in any case.
+const reservedPrefix = "counterfoil_"
+
+func newClients(cfg Config, log *slog.Logger) (map[string]*upstream.Client, map[string]time.Duration, error) {
+	var faults []error
 	clients := make(map[string]*upstream.Client, len(cfg.Upstreams))
 	timeouts := make(map[string]time.Duration, len(cfg.Upstreams))
 	for _, u := range cfg.Upstreams {
 		if clients[u.Name] != nil {
-			return nil, clients, fmt.Errorf("upstream %s is configured twice", u.Name)
+			faults = append(faults, fmt.Errorf("upstream %s is configured twice", u.Name))
+			continue
 		}
 		if u.Logger == nil {
 			u.Logger = log
 		}
 		client, err := upstream.New(u)
 		if err != nil {
-			return nil, clients, fmt.Errorf("upstream %s: %w", u.Name, err)
+			faults = append(faults, fmt.Errorf("upstream %s: %w", u.Name, err))
+			continue
 		}
 		clients[u.Name], timeouts[u.Name] = client, orDefault(u.Timeout, defaultUpstreamTimeout)
 	}
-	cat := &catalogue{byName: make(map[string]*entry, len(cfg.Tools)), log: log}
-	for _, t := range cfg.Tools {
-		e, err := newEntry(t, clients[t.Upstream], timeouts[t.Upstream], m)
-		if err != nil {
-			return nil, clients, err
-		}
-		if cat.byName[t.Name] != nil {
-			return nil, clients, fmt.Errorf("tool %s is configured twice", t.Name)
-		}
-		cat.byName[t.Name] = e
-		cat.order = append(cat.order, e)
-	}
-	return cat, clients, nil
+	return clients, timeouts, errors.Join(faults...)
 }
 
 // upstreamBounds are the limits of each upstream, as the limiter keeps them.
@@ -109,7 +140,11 @@ func newEntry(t Tool, client *upstream.Client, timeout time.Duration, m *Metrics
 		Tool: t, client: client, timeout: timeout, meters: m.forTool(t.Name),
 		policy: permits.Tool{Name: t.Name, Scopes: t.Scopes, Price: t.Price, Value: t.Value, Recipients: t.Recipients},
 	}
-	e.def.Store(permissive(t.Name))
+	if t.DefinitionSHA256 != "" {
+		e.meters.pinBroken = m.pinBroken.WithLabelValues(t.Name)
+	}
+	e.def.Store(e.unseen(permissive(t.Name)))
+	m.definitionChanges.WithLabelValues(t.Name)
 	if t.Probe != nil {
 		for _, answer := range probeAnswers() {
 			m.probes.WithLabelValues(t.Name, answer)
@@ -118,114 +153,17 @@ func newEntry(t Tool, client *upstream.Client, timeout time.Duration, m *Metrics
 	return e, nil
 }
 
-// refresh asks one upstream for its tools, again and again, until ctx ends.
-func (c *catalogue) refresh(ctx context.Context, name string, client *upstream.Client, every time.Duration, asked chan struct{}) {
-	wait := time.Duration(0)
-	for {
-		err := c.mirror(ctx, name, client)
-		select {
-		case <-asked:
-		default:
-			close(asked)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			c.log.Warn("tools of an upstream could not be listed", "upstream", name, "error", err)
-			wait = min(max(2*wait, 500*time.Millisecond), every)
-		} else {
-			wait = every
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-		if err == nil {
-			wait = 0
-		}
-	}
-}
-
-// mirror takes over the definitions of one upstream. A tool that it no longer
-// names keeps the definition it had: its calls are refused upstream, not here.
-func (c *catalogue) mirror(ctx context.Context, name string, client *upstream.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	tools, err := client.Tools(ctx)
-	if err != nil {
-		return fmt.Errorf("list tools: %w", err)
-	}
-	for _, e := range c.order {
-		if e.Upstream != name {
-			continue
-		}
-		i := slices.IndexFunc(tools, func(t upstream.Tool) bool { return t.Name == e.UpstreamTool })
-		if i < 0 {
-			c.log.Warn("the upstream does not list a configured tool", "upstream", name, "tool", e.Name)
-			continue
-		}
-		def, err := mirrored(e.Name, tools[i])
-		if err != nil {
-			c.log.Warn("a tool's definition was not taken over", "upstream", name, "tool", e.Name, "error", err)
-			continue
-		}
-		e.def.Store(def)
-	}
-	c.allowProbes(name, tools)
-	return nil
-}
-
-// allowProbes lets only those probes of an upstream be asked that it calls read-only itself.
-func (c *catalogue) allowProbes(name string, tools []upstream.Tool) {
-	for _, e := range c.order {
-		if e.Upstream != name || e.Probe == nil {
-			continue
-		}
-		readOnly := slices.ContainsFunc(tools, func(t upstream.Tool) bool {
-			hint, _ := canon.Lookup(t.Definition, "/annotations/readOnlyHint")
-			return t.Name == e.Probe.Tool && string(hint) == "true"
-		})
-		if e.probeReadOnly.Store(readOnly); !readOnly {
-			c.log.Warn("a probe is not asked: its upstream does not list it with annotations.readOnlyHint true", "upstream", name, "tool", e.Name, "probe", e.Probe.Tool)
-		}
-	}
-}
-
-// Tools returns the catalogue in its configured order.
+// Tools returns the catalogue in the order of its names.
 func (g *Gateway) Tools() []CatalogueTool {
 	out := make([]CatalogueTool, 0, len(g.catalogue.order))
 	for _, e := range g.catalogue.order {
 		def := e.def.Load()
-		out = append(out, CatalogueTool{Tool: e.Tool, Definition: def.json, SHA256: def.sha256, Mirrored: def.mirrored, Probed: e.probeReadOnly.Load()})
+		out = append(out, CatalogueTool{
+			Tool: e.Tool, Definition: def.json, SHA256: def.sha256, Described: def.described, Withheld: def.withheld,
+			Probed: e.probeReadOnly.Load(),
+		})
 	}
 	return out
-}
-
-// Definitions returns the tool definitions that an agent may see, as JSON: those
-// that the permit allows or, where that is not a permit of this agent, all.
-func (g *Gateway) Definitions(ctx context.Context, agent *ledger.Agent, permitID string) [][]byte {
-	var permit *permits.Permit
-	if permitID != "" {
-		if p, err := g.permitByID(ctx, permitID); err == nil && p.Agent == agent.ID {
-			permit = p
-		}
-	}
-	out := make([][]byte, 0, len(g.catalogue.order))
-	for _, e := range g.catalogue.order {
-		if permit == nil || listed(permit, e) {
-			out = append(out, e.def.Load().json)
-		}
-	}
-	return out
-}
-
-func listed(p *permits.Permit, e *entry) bool {
-	if !slices.Contains(p.Grant.Tools, e.Name) {
-		return false
-	}
-	return !slices.ContainsFunc(e.Scopes, func(s string) bool { return !slices.Contains(p.Scopes, s) })
 }
 
 // ParamHeaders returns the headers that repeat arguments of a tool.

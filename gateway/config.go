@@ -19,6 +19,9 @@ type Tool struct {
 	Value         *permits.ValuePointer
 	Recipients    []string
 	OperationRef  string // RFC 6901, into the arguments: what names the effect; "" none
+	// DefinitionSHA256 pins the definition as agents see it, in lower-case hex: under another one, or before
+	// its upstream has shown one, the tool is not listed and not called. "" takes every definition.
+	DefinitionSHA256 string
 
 	ChargeOnToolError bool
 	MaxResponseBytes  int64

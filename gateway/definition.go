@@ -10,13 +10,15 @@ import (
 	"counterfoil/internal/canon"
 )
 
-// definition is one tool definition in force. It is never changed, only replaced.
+// definition is one tool definition and whether it is in force. It is never changed, only replaced.
 type definition struct {
+	listed     []byte          // as the upstream wrote it, but for the name
 	json       []byte          // canonical
 	sha256     string          // of json
 	properties map[string]bool // every property name anywhere in the input schema
 	params     []ParamHeader
-	mirrored   bool
+	described  bool   // by its upstream, now or before a restart
+	withheld   string // why no new call may use it, in words for agents; "": it is in force
 }
 
 // ParamHeader is an argument that modern callers repeat in a header.
@@ -29,11 +31,20 @@ type ParamHeader struct {
 func permissive(name string) *definition {
 	b := append([]byte(`{"inputSchema":{"type":"object"},"name":`), canon.AppendString(nil, name)...)
 	b = append(b, '}')
-	return &definition{json: b, sha256: canon.SHA256Hex(b)}
+	return &definition{listed: b, json: b, sha256: canon.SHA256Hex(b)}
+}
+
+// remembered is what was in force before a restart, until the upstream has answered.
+func remembered(name, text string) (*definition, error) {
+	schema, _ := canon.Lookup([]byte(text), "/inputSchema")
+	return mirrored(name, upstream.Tool{Name: name, Entry: []byte(text), Definition: []byte(text), InputSchema: schema})
 }
 
 // mirrored is the upstream's definition under the name that agents see.
 func mirrored(name string, t upstream.Tool) (*definition, error) {
+	if t.Fault != nil {
+		return nil, t.Fault
+	}
 	var schema map[string]any
 	if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
 		return nil, fmt.Errorf("read input schema: %w", err)
@@ -47,29 +58,26 @@ func mirrored(name string, t upstream.Tool) (*definition, error) {
 	}
 	def := renamed(t.Definition, name)
 	d := &definition{
-		json: def, sha256: canon.SHA256Hex(def), properties: map[string]bool{},
-		params: params, mirrored: true,
+		listed: renamed(t.Entry, name), json: def, sha256: canon.SHA256Hex(def), properties: map[string]bool{},
+		params: params, described: true,
 	}
 	collectProperties(schema, d.properties)
 	return d, nil
 }
 
-// renamed keeps the canonical form: only the value of one member changes.
+// renamed changes the value of one member and no other byte, so that a canonical form stays one.
 func renamed(def []byte, name string) []byte {
-	out := append(make([]byte, 0, len(def)+len(name)), '{')
-	Members(def, func(member, value []byte) bool {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(canon.AppendString(out, string(member)), ':')
-		if string(member) == "name" {
-			out = canon.AppendString(out, name)
-		} else {
-			out = append(out, value...)
-		}
-		return true
-	})
-	return append(out, '}')
+	start, end := find(def, "name")
+	out := append(make([]byte, 0, len(def)+len(name)), def[:start]...)
+	return append(canon.AppendString(out, name), def[end:]...)
+}
+
+// withhold is the same definition, of which no new call may make use. It asks for no headers: a repeat of an
+// earlier call is answered, whatever the definition has become.
+func (d *definition) withhold(why string) *definition {
+	out := *d
+	out.withheld, out.params = why, nil
+	return &out
 }
 
 // collectProperties looks below every keyword, so that a name in a branch of

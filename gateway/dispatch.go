@@ -100,7 +100,11 @@ func (g *Gateway) callable(name string) (*entry, *definition, *Refusal) {
 	if !ok {
 		return nil, nil, &Refusal{Reason: receipts.ReasonToolUnknown}
 	}
-	return tool, tool.def.Load(), nil
+	def := tool.def.Load()
+	if def.withheld != "" { // a pinned definition that has changed, above all
+		return nil, nil, &Refusal{Reason: receipts.ReasonToolUnknown, Detail: def.withheld}
+	}
+	return tool, def, nil
 }
 
 // permitOf finds the permit that the call is made under. Whose it is counts

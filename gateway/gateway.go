@@ -70,7 +70,7 @@ func New(cfg Config, d Deps) (*Gateway, error) {
 	}
 	cfg.OperatorToken, cfg.ApproverToken, cfg.ReconcilerToken = "", "", ""
 	cfg.setDefaults()
-	cat, clients, err := newCatalogue(cfg, d.Metrics, d.Logger)
+	cat, clients, err := newCatalogue(cfg, d)
 	if err != nil {
 		closeAll(clients)
 		return nil, fmt.Errorf("gateway: %w", err)

@@ -30,6 +30,9 @@ type Metrics struct {
 	uncertainSum  prometheus.Gauge
 	approvals     prometheus.Gauge
 	buildInfo     *prometheus.GaugeVec
+
+	definitionChanges *prometheus.CounterVec
+	pinBroken         *prometheus.GaugeVec
 }
 
 // NewMetrics registers everything, so that each name is there from the start.
@@ -64,6 +67,10 @@ func NewMetrics(registry *prometheus.Registry, version string) *Metrics {
 		approvals:     prometheus.NewGauge(gauge("approvals_pending", "Calls that wait for a person's approval.")),
 		buildInfo:     prometheus.NewGaugeVec(gauge("build_info", "1, labelled with the version."), []string{"version"}),
 	}
+	m.definitionChanges = counter("tool_definition_changes_total", "Definitions of a tool that its upstream has changed, as this process saw it.", "tool")
+	m.pinBroken = prometheus.NewGaugeVec(gauge("tool_pin_broken",
+		"1 where a tool's definition is pinned and is not the one its upstream shows, or has not been seen: the tool is not called."), []string{"tool"})
+	registry.MustRegister(m.definitionChanges, m.pinBroken)
 	registry.MustRegister(m.calls, m.replays, m.rounds, m.charged, m.probes, m.callSeconds, m.upSeconds, m.overhead,
 		m.batchSize, m.commitSeconds, m.inFlight, m.uncertain, m.uncertainAge, m.uncertainSum, m.approvals, m.buildInfo)
 	m.buildInfo.WithLabelValues(version).Set(1)
@@ -76,6 +83,7 @@ type toolMeters struct {
 	charged        prometheus.Counter
 	rounds         prometheus.Counter
 	succeeded      prometheus.Counter
+	pinBroken      prometheus.Gauge // nil where the tool is not pinned
 }
 
 func (m *Metrics) forTool(name string) toolMeters {

@@ -163,7 +163,7 @@ func without() map[string]string {
 			"agent", "agent_by_key", "at_risk", "count_operation_keys", "deposit", "export_receipts", "installation_id", "issuer_keys", "list_agent_keys",
 			"list_agents", "list_audit", "list_issuers", "list_open_operations", "list_operations", "list_permits", "list_receipts",
 			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "original_call", "operation", "permit_token", "receipt", "round_by_state", "spare_operation_keys", "statement",
-			"uncertain_queue", "wallet",
+			"permits_in_force", "tool_definition", "uncertain_queue", "wallet",
 		},
 		change: {
 			"add_deposit", "delete_agent_wallets", "insert_agent", "insert_agent_key", "insert_agent_wallets", "insert_chain",
@@ -174,7 +174,10 @@ func without() map[string]string {
 			"fsck_begin", "fsck_calls", "fsck_open", "fsck_operation_keys", "fsck_operations", "fsck_orphans", "fsck_receipts", "fsck_refs", "fsck_transfers",
 			"fsck_rounds", "fsck_uncertain", "fsck_usage", "fsck_wallets",
 		},
-		start: {"durability", "installation", "insert_instance"},
+		start: {"durability", "installation", "insert_instance", "tools_described"},
+		"tried again at the next look at the upstream: until then the old definition counts": {
+			"keep_tool_definitions", "lock_tools_described", "put_tools_described",
+		},
 		"the last word of a process: without it, its lease runs out":                                            {"end_instance"},
 		"one statement that writes the next try before anybody asks: a fault costs a question, never an effect": {"due_probes"},
 	} {

@@ -272,10 +272,10 @@ func TestTheGatewaysRoleMayOnlyInsertRecords(t *testing.T) {
 	if _, err := conn.Exec(ctx, "set role counterfoil_gateway"); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"operations", "receipts", "transfers", "signatures", "responses", "audit", "permits", "deposits", "late_results", "reconciliations"} {
+	for _, table := range []string{"operations", "receipts", "transfers", "signatures", "responses", "audit", "permits", "deposits", "late_results", "reconciliations", "tool_definitions"} {
 		for _, statement := range []string{"delete from " + table, "truncate " + table, "update " + table + " set wallet_id = wallet_id"} {
 			switch table {
-			case "audit", "permits":
+			case "audit", "permits", "tool_definitions":
 				statement = "delete from " + table
 			case "responses": // bodies are pruned; they are never changed
 				statement = "update responses set result = result"

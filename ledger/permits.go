@@ -41,19 +41,24 @@ func (l *Ledger) PermitByID(ctx context.Context, id string, t PermitTrust) (*per
 		if err != nil {
 			return nil, 0, err
 		}
-		permit, err := parsePermit(ctx, l.pool, row.token, t)
-		if err != nil {
-			return nil, 0, fmt.Errorf("permit %s: %w", id, err)
-		}
-		// Columns are an index of the signed text: one that says otherwise is a broken record.
-		if permit.ID != id || permit.Wallet != row.wallet || permit.Agent != row.agent || permit.Issuer != row.issuer || permit.SHA256 != row.sha256 {
-			return nil, 0, fmt.Errorf("permit %s: %w: the stored text and its index disagree", id, permits.ErrInvalid)
-		}
-		if permit.Issuer == t.Issuer {
-			return permit, ownPermitTTL, nil
-		}
-		return permit, outsidePermitTTL, nil
+		return l.trusted(ctx, id, row, t)
 	})
+}
+
+// trusted parses a stored permit, and says for how long what it found is good.
+func (l *Ledger) trusted(ctx context.Context, id string, row permitRow, t PermitTrust) (*permits.Permit, time.Duration, error) {
+	permit, err := parsePermit(ctx, l.pool, row.token, t)
+	if err != nil {
+		return nil, 0, fmt.Errorf("permit %s: %w", id, err)
+	}
+	// Columns are an index of the signed text: one that says otherwise is a broken record.
+	if permit.ID != id || permit.Wallet != row.wallet || permit.Agent != row.agent || permit.Issuer != row.issuer || permit.SHA256 != row.sha256 {
+		return nil, 0, fmt.Errorf("permit %s: %w: the stored text and its index disagree", id, permits.ErrInvalid)
+	}
+	if permit.Issuer == t.Issuer {
+		return permit, ownPermitTTL, nil
+	}
+	return permit, outsidePermitTTL, nil
 }
 
 type permitRow struct{ token, wallet, agent, issuer, sha256 string }

@@ -58,6 +58,9 @@ func (a *app) describe(cfg *config.Config) error {
 		if t.ActualPointer != "" {
 			price = fmt.Sprintf("up to %d credits, by %s", t.Credits, t.ActualPointer)
 		}
+		if t.DefinitionSHA256 != "" {
+			price += ", pinned to definition " + t.DefinitionSHA256
+		}
 		line("tool", "%s (%s of %s), %s", t.Name, t.UpstreamTool, t.Upstream, price)
 	}
 	if err := w.Flush(); err != nil {

@@ -107,11 +107,13 @@ func gatewayConfig(cfg *config.Config) gateway.Config {
 		MaxPermitLifetime: cfg.Limits.PermitLifetime,
 		MaxBody:           cfg.Limits.BodyBytes,
 		SettleDeadline:    cfg.Limits.Timeouts.Store,
+		CatalogueRefresh:  cfg.Limits.CatalogueRefresh,
 	}
 	for _, t := range cfg.Tools {
 		tool := gateway.Tool{
 			Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Price: t.Credits, ActualPointer: t.ActualPointer,
 			Scopes: t.Scopes, Recipients: t.Recipients, OperationRef: t.OperationRef, ChargeOnToolError: t.ChargeOnError, MaxResponseBytes: t.MaxResponseBytes,
+			DefinitionSHA256: t.DefinitionSHA256,
 		}
 		if p := t.Probe; p != nil {
 			tool.Probe = &gateway.Probe{Tool: p.Tool, Argument: p.Argument, Status: p.Status, After: p.After, Longest: p.Longest, GiveUp: p.GiveUp}

@@ -167,6 +167,7 @@ upstreams: [{name: a, url: "http://a"}], tools: [{name: b, upstream: a, credits:
 		"tools[].probe.longest":       strings.TrimSuffix(cfg.Tools[0].Probe.Longest.String(), "0s"),
 		"tools[].probe.give_up":       strings.TrimSuffix(cfg.Tools[0].Probe.GiveUp.String(), "0m0s"),
 		"limits.retention":            strings.TrimSuffix(cfg.Limits.Retention.String(), "0m0s"),
+		"limits.catalogue_refresh":    strings.TrimSuffix(cfg.Limits.CatalogueRefresh.String(), "0s"),
 		"limits.lease":                cfg.Limits.Lease.String(),
 		"limits.permit_lifetime":      strings.TrimSuffix(cfg.Limits.PermitLifetime.String(), "0m0s"),
 		"limits.body_bytes":           strconv.FormatInt(cfg.Limits.BodyBytes, 10),

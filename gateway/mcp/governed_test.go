@@ -37,8 +37,8 @@ func TestGovernedCall(t *testing.T) {
 		t.Errorf("effects: %v", got)
 	}
 	for _, d := range h.gateway.Tools() {
-		if d.Name == "pay" && (d.SHA256 != c.ToolSHA256 || !d.Mirrored) {
-			t.Errorf("tool_sha256 is %s, the definition in force has %s (mirrored: %v)", c.ToolSHA256, d.SHA256, d.Mirrored)
+		if d.Name == "pay" && (d.SHA256 != c.ToolSHA256 || !d.Described) {
+			t.Errorf("tool_sha256 is %s, the definition in force has %s (mirrored: %v)", c.ToolSHA256, d.SHA256, d.Described)
 		}
 	}
 	// The receipt hashes the result as stored: the answer without our members.

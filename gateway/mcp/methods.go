@@ -150,36 +150,6 @@ func (d *door) nameCall(r call, ctx *callContext) *gateway.Refusal {
 	return nil
 }
 
-// listTools shows what the caller's permit allows. Without a permit that is the
-// caller's, it shows the whole catalogue: a call says what is missing.
-func (d *door) listTools(c echo.Context, r call) error {
-	if cursor, ok := gateway.String(r.params.cursor); r.params.cursor != nil && (!ok || cursor != "") {
-		f := badForm(statusOK, codeParams, "There is no such cursor.")
-		if r.era == modern {
-			f.status = statusBadRequest
-		}
-		return writeFault(c, r.id, f)
-	}
-	ctx, refusal := readContext(r.params, c.Request().Header)
-	if refusal != nil {
-		return writeRefusal(c, r.id, refusal)
-	}
-	permit := r.agent.DefaultPermit
-	if ctx.permit.is {
-		permit = ctx.permit.value
-	}
-	b := append(make([]byte, 0, 4096), '{')
-	if r.era == modern {
-		b = append(b, `"resultType":"complete","ttlMs":30000,"cacheScope":"private","_meta":{`...)
-		b = append(append(b, d.serverInfo...), "},"...)
-	}
-	b = append(b, `"tools":[`...)
-	for _, def := range d.g.Definitions(c.Request().Context(), r.agent, permit) {
-		b = append(append(b, def...), ',')
-	}
-	return writeResult(c, r.id, append(b, builtinDefinitions+"]}"...))
-}
-
 func (d *door) discover(c echo.Context, r call) error {
 	versions := strings.Join(gateway.ProtocolVersions(), `","`)
 	return writeResult(c, r.id, []byte(`{"resultType":"complete","supportedVersions":["`+versions+

@@ -66,7 +66,7 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 	b.must(t, 204, "DELETE", "/v1/agents/agt_life/keys/"+key, "")
 	for _, path := range []string{
 		"/v1/agents", "/v1/agents/agt_life", "/v1/wallets", "/v1/wallets/wal_life", "/v1/wallets/wal_life/transfers",
-		"/v1/wallets/wal_life/statement", "/v1/permits", "/v1/permits/prm_life", "/v1/issuers", "/v1/tools",
+		"/v1/wallets/wal_life/statement", "/v1/permits", "/v1/permits/prm_life", "/v1/issuers", "/v1/tools", "/v1/tools/definitions/" + standIn("payout"),
 		"/v1/operations", "/v1/operations/" + op.ID, "/v1/receipts", "/v1/receipts/export", "/v1/receipts/" + op.ReceiptID,
 		"/v1/receipts/" + op.ReceiptID + "/bundle", "/v1/audit", "/v1/reconciliations",
 		"/healthz", "/readyz", "/metrics", "/.well-known/jwks.json", "/.well-known/counterfoil.json",
@@ -88,4 +88,9 @@ func TestEveryOperationFitsTheDocument(t *testing.T) {
 	if unseen := b.spec.Unseen(); len(unseen) > 0 {
 		t.Errorf("no answer of these was checked: %v", unseen)
 	}
+}
+
+// standIn is the hash of what a tool is while its upstream has never described it.
+func standIn(tool string) string {
+	return sum([]byte(`{"inputSchema":{"type":"object"},"name":"` + tool + `"}`))
 }

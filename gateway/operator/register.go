@@ -60,8 +60,12 @@ func (a *api) limitWait(next echo.HandlerFunc) echo.HandlerFunc {
 // plausible answers a path whose parameters cannot be ids before the store is asked.
 func (a *api) plausible(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		for _, value := range c.ParamValues() {
-			if !idPattern.MatchString(value) {
+		for i, name := range c.ParamNames() {
+			pattern := idPattern
+			if name == "hash" {
+				pattern = hashPattern
+			}
+			if !pattern.MatchString(c.ParamValues()[i]) {
 				return a.problem(c, ledger.ErrNotFound)
 			}
 		}
@@ -100,6 +104,7 @@ func (a *api) routes() []route {
 		{http.MethodGet, "/v1/issuers", a.listIssuers, operator},
 		{http.MethodPost, "/v1/issuers", a.registerIssuer, operator},
 		{http.MethodGet, "/v1/tools", a.listTools, operator},
+		{http.MethodGet, "/v1/tools/definitions/:hash", a.getToolDefinition, operator},
 
 		{http.MethodPost, "/v1/operation-keys", a.loadOperationKeys, operator},
 		{http.MethodGet, "/v1/operation-keys", a.countOperationKeys, operator},

@@ -23,6 +23,9 @@ type toolWire struct {
 	Probe            *probeWire     `json:"probe,omitempty"`
 	Described        bool           `json:"described"` // by its upstream
 	SHA256           string         `json:"sha256,omitempty"`
+	Pinned           string         `json:"definition_sha256,omitempty"`
+	InForce          bool           `json:"in_force"` // listed, and called
+	WhyNot           string         `json:"why_not,omitempty"`
 }
 
 type creditsWire struct {
@@ -52,7 +55,8 @@ type probeWire struct {
 func toolOf(t gateway.CatalogueTool) toolWire {
 	w := toolWire{
 		Name: t.Name, Upstream: t.Upstream, UpstreamTool: t.UpstreamTool, Credits: creditsWire{Max: t.Price, Actual: t.ActualPointer},
-		Scopes: t.Scopes, OperationRef: t.OperationRef, OnToolError: "refund", MaxResponseBytes: t.MaxResponseBytes, Described: t.Mirrored,
+		Scopes: t.Scopes, OperationRef: t.OperationRef, OnToolError: "refund", MaxResponseBytes: t.MaxResponseBytes, Described: t.Described,
+		Pinned: t.DefinitionSHA256, InForce: t.Withheld == "", WhyNot: t.Withheld,
 	}
 	if t.ChargeOnToolError {
 		w.OnToolError = "charge"
@@ -69,7 +73,7 @@ func toolOf(t gateway.CatalogueTool) toolWire {
 	if len(t.Recipients) > 0 {
 		w.Recipient = &recipientWire{Pointers: t.Recipients}
 	}
-	if t.Mirrored {
+	if t.Described {
 		w.SHA256 = t.SHA256
 	}
 	return w

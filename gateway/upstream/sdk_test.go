@@ -143,7 +143,8 @@ func TestToolsLeftOut(t *testing.T) {
 		tool("blank", header(`{"type":"string","x-mcp-header":"a b"}`)),
 		tool("empty", header(`{"type":"string","x-mcp-header":""}`)),
 		tool("twice", `{"properties":{"a":{"type":"string","x-mcp-header":"X"},"b":{"type":"string","x-mcp-header":"x"}}}`),
-		tool("good", `{}`), tool("case", `{"A":1,"a":2}`), tool("number", `{"maximum":9007199254740993}`),
+		tool("good", `{}`), tool("case", `{"A":1,"a":2}`), tool("exact", `{"maximum":9007199254740993}`),
+		tool("large", `{"description":"`+repeat("x", 256<<10)+`"}`), tool("sound", header(`{"type":"string","x-mcp-header":"Good"}`)),
 		`{"inputSchema":{}}`, `7`,
 		tool("elsewhere", `{"type":"object","items":{"x-mcp-header":"a b"}}`),
 	}, ",")
@@ -151,11 +152,15 @@ func TestToolsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	faults := map[string]bool{}
 	for _, tool := range tools {
-		names = append(names, tool.Name)
+		faults[tool.Name] = tool.Fault != nil
 	}
-	if diff := cmp.Diff([]string{"good", "elsewhere"}, names); diff != "" {
+	want := map[string]bool{
+		"good": true, "number": true, "typeless": true, "blank": true, "empty": true, "twice": true, "case": true,
+		"exact": true, "large": true, "elsewhere": false, "sound": false,
+	}
+	if diff := cmp.Diff(want, faults); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -16,6 +16,8 @@ const (
 	listingBytes = 16 << 20 // of one page of tools, or of a handshake
 	maxPages     = 256
 	maxTools     = 10_000
+	maxListing   = 64 << 20  // of all entries of a list
+	maxEntry     = 256 << 10 // of one of them
 )
 
 // ErrListing is what every failed listing is.
@@ -24,12 +26,16 @@ var ErrListing = errors.New("list the upstream's tools")
 // Tool is one entry of the upstream's list.
 type Tool struct {
 	Name        string
+	Entry       []byte // as it came, to the byte
 	Definition  []byte // canonical JSON of the whole entry
 	InputSchema []byte // of the definition; nil where it has none
+	// Fault says that this entry cannot be served: it is no strict JSON, its name is there twice, or it has
+	// an invalid x-mcp-header. What it says is not to be relied on.
+	Fault error
 }
 
-// Tools lists the upstream's tools, all pages. An entry that is no strict JSON object, repeats a name
-// or has an invalid x-mcp-header is left out, and logged.
+// Tools lists the upstream's tools, all pages. An entry that is no object or has no name is left out, and
+// logged; one that has a name and cannot be served says why.
 func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
@@ -52,8 +58,8 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 
 func (c *Client) list(ctx context.Context, p *peer) ([]Tool, error) {
 	var tools []Tool
-	names, cursors := map[string]bool{}, map[string]bool{}
-	members := ""
+	places, cursors := map[string]int{}, map[string]bool{}
+	members, size := "", 0
 	for range maxPages {
 		r := c.send(ctx, p, methodList, members)
 		if r.lost {
@@ -65,11 +71,12 @@ func (c *Client) list(ctx context.Context, p *peer) ([]Tool, error) {
 			return nil, err
 		}
 		for _, tool := range page {
-			if names[tool.Name] {
-				c.config.Logger.Warn("tool left out: its name is there twice", "upstream", c.config.Name, "tool", tool.Name)
+			if at, twice := places[tool.Name]; twice {
+				tools[at].Fault = errTwice // which of the two would run is not known
 				continue
 			}
-			names[tool.Name] = true
+			places[tool.Name] = len(tools)
+			size += len(tool.Entry)
 			tools = append(tools, tool)
 		}
 		switch {
@@ -77,7 +84,7 @@ func (c *Client) list(ctx context.Context, p *peer) ([]Tool, error) {
 			return tools, nil
 		case cursors[cursor]:
 			return nil, &probeError{what: "the list of tools runs in a circle"}
-		case len(tools) > maxTools:
+		case len(tools) > maxTools, size > maxListing:
 			return nil, &probeError{what: "the list of tools is too long"}
 		}
 		cursors[cursor] = true
@@ -104,9 +111,9 @@ func (c *Client) page(r reply, p *peer) (tools []Tool, cursor string, err error)
 			cursor = plainString(members.value)
 		case members.is("tools"):
 			for entry := range elements(members.value) {
-				tool, err := parseTool(entry)
-				if err != nil {
-					c.config.Logger.Warn("tool left out", "upstream", c.config.Name, "tool", tool.Name, "error", err)
+				tool := parseTool(entry)
+				if tool.Name == "" {
+					c.config.Logger.Warn("an entry without a name is left out", "upstream", c.config.Name)
 					continue
 				}
 				tools = append(tools, tool)
@@ -116,29 +123,26 @@ func (c *Client) page(r reply, p *peer) (tools []Tool, cursor string, err error)
 	return tools, cursor, nil
 }
 
-func parseTool(entry []byte) (Tool, error) {
+var (
+	errTwice = errors.New("its name is listed twice")
+	errLarge = errors.New("its definition is too large")
+)
+
+// parseTool reads one entry of a text that is known to be valid JSON. Without a name it is nothing.
+func parseTool(entry []byte) Tool {
+	tool := Tool{Name: plainString(member(entry, "name")), Entry: bytes.Clone(entry)}
+	if len(entry) > maxEntry {
+		return Tool{Name: tool.Name, Fault: errLarge}
+	}
 	definition, err := canon.Canonical(entry)
 	if err != nil {
-		return Tool{}, err
+		tool.Fault = err
+		return tool
 	}
-	tool := Tool{Definition: definition}
-	members, ok := objectOf(definition)
-	if !ok {
-		return tool, errors.New("not an object")
-	}
-	for members.next() {
-		switch {
-		case members.is("name"):
-			tool.Name = plainString(members.value)
-		case members.is("inputSchema"):
-			tool.InputSchema = bytes.Clone(members.value)
-		}
-	}
-	if tool.Name == "" {
-		return tool, errors.New("without a name")
-	}
-	_, err = mirrorsIn(tool.InputSchema)
-	return tool, err
+	tool.Definition = definition
+	tool.InputSchema = bytes.Clone(member(definition, "inputSchema"))
+	_, tool.Fault = mirrorsIn(tool.InputSchema)
+	return tool
 }
 
 // mirror is an argument that a modern server wants in a header too.
@@ -150,7 +154,7 @@ type mirror struct {
 func mirrorsOf(tools []Tool) map[string][]mirror {
 	all := map[string][]mirror{}
 	for _, tool := range tools {
-		if found, err := mirrorsIn(tool.InputSchema); err == nil && len(found) > 0 {
+		if found, err := mirrorsIn(tool.InputSchema); err == nil && tool.Fault == nil && len(found) > 0 {
 			all[tool.Name] = found
 		}
 	}

@@ -145,6 +145,7 @@ func (s *section) tool(upstreams []Upstream) Tool {
 	out.OperationRef = s.pointer(s.scalar("operation_ref"))
 	out.ChargeOnError = s.oneOf("on_tool_error", "refund", "refund", "charge") == "charge"
 	out.MaxResponseBytes = s.integer("max_response_bytes", defaultResponseBytes, 1, 256<<20)
+	out.DefinitionSHA256 = s.matching(s.scalar("definition_sha256"), hashPattern, "a SHA-256 in 64 lower-case hex digits, such as counterfoil tool list shows")
 	out.Probe = s.probe(out.UpstreamTool)
 	s.later("approval", "approvals")
 	s.done()

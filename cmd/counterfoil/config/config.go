@@ -82,6 +82,7 @@ type Tool struct {
 	OperationRef     string // pointer to the argument that names the effect; "": none
 	ChargeOnError    bool
 	MaxResponseBytes int64
+	DefinitionSHA256 string // "": any definition is taken
 	Probe            *Probe // nil: only people find out what became of a lost call
 }
 
@@ -111,6 +112,8 @@ type Limits struct {
 	Timeouts        Timeouts
 	Retention       time.Duration // of response bodies; 0: for ever
 	InputTTL        time.Duration // how long a tool that asks for input waits for its caller
+
+	CatalogueRefresh time.Duration // between two looks at an upstream's tools
 }
 
 // Timeouts bound each wait for a client, and the wait for the store.
@@ -140,6 +143,7 @@ const (
 	defaultInputTTL    = 15 * time.Minute
 	maxInputTTL        = 30 * 24 * time.Hour
 	defaultRetention   = 90 * 24 * time.Hour
+	defaultRefresh     = time.Minute
 	maxRetention       = 100 * 365 * 24 * time.Hour
 	defaultHeader      = 10 * time.Second
 	defaultBody        = 30 * time.Second

@@ -35,7 +35,7 @@ tools:
     recipient: {pointers: [/to]}
     on_tool_error: charge
     max_response_bytes: 1024
-  - {name: search, upstream: payments, credits: {max: 50, actual: /structuredContent/credits}, operation_ref: /query/id, probe: {tool: found, after: 1m}}
+  - {name: search, upstream: payments, credits: {max: 50, actual: /structuredContent/credits}, operation_ref: /query/id, probe: {tool: found, after: 1m}, definition_sha256: 3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855e}
 limits: {lease: 5s, per_agent: {rate: 0, concurrent: 8}}
 `
 
@@ -93,6 +93,7 @@ func TestLoadWhole(t *testing.T) {
 			{
 				Name: "search", Upstream: "payments", UpstreamTool: "search", Credits: 50,
 				ActualPointer: "/structuredContent/credits", MaxResponseBytes: 4 << 20, OperationRef: "/query/id",
+				DefinitionSHA256: "3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855e",
 				Probe: &config.Probe{
 					Tool: "found", Argument: "operation_key", Status: "/structuredContent/status",
 					After: time.Minute, Longest: 15 * time.Minute, GiveUp: 24 * time.Hour,
@@ -101,7 +102,7 @@ func TestLoadWhole(t *testing.T) {
 		},
 		Limits: config.Limits{
 			Lease: 5 * time.Second, PermitLifetime: 366 * 24 * time.Hour, BodyBytes: 1 << 20, AgentConcurrent: 8,
-			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour, InputTTL: 15 * time.Minute,
+			InFlight: 2048, Connections: 4096, Queue: 4096, Retention: 90 * 24 * time.Hour, InputTTL: 15 * time.Minute, CatalogueRefresh: time.Minute,
 			Timeouts: config.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Store: 20 * time.Second},
 		},
 		Log: config.Log{Format: "json", Level: "info"},
@@ -221,6 +222,11 @@ func TestEachFault(t *testing.T) {
 		{name: "tool name", old: "name: payout", new: "name: pay out", want: []string{"tools[pay out].name: \"pay out\" is not a tool's name"}},
 		{name: "tool name reserved", old: "name: payout", new: "name: counterfoil_permit_get", want: []string{"the gateway's own"}},
 		{name: "tool name taken", old: "{name: search,", new: "{name: payout,", want: []string{"line 18: tools[payout]: this name is another tool's already"}},
+		{name: "tool name taken but for its case", old: "{name: search,", new: "{name: PayOut,", want: []string{"line 18: tools[PayOut]: this name is another tool's already"}},
+		{name: "tool name reserved, in another case", old: "name: payout", new: "name: Counterfoil_Permit_Get", want: []string{"the gateway's own"}},
+		{name: "pin", old: "3b0c44298fc1", new: "3B0c44298fc1", want: []string{"line 18: tools[search].definition_sha256: \"3B0c44298fc1", "is not a SHA-256 in 64 lower-case hex digits"}},
+		{name: "short pin", old: "3b0c44298fc1", new: "", want: []string{"is not a SHA-256 in 64 lower-case hex digits"}},
+		{name: "refresh", old: "{lease: 5s,", new: "{catalogue_refresh: 10ms,", want: []string{"limits.catalogue_refresh: 10ms is not between 1s and"}},
 		{name: "tool without upstream", old: "    upstream: payments\n", want: []string{"tools[payout].upstream: is missing"}},
 		{name: "tool of no upstream", old: "    upstream: payments\n", new: "    upstream: paymnets\n", want: []string{"line 10: tools[payout].upstream: there is no upstream called \"paymnets\""}},
 		{name: "no price", old: "    credits: 5\n", want: []string{"tools[payout].credits: is missing"}},
@@ -308,11 +314,12 @@ func headerFaults(want []string) int {
 func TestAllFaultsTogether(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("issuer: http://127.0.0.1:8080", "issuer: nowhere", "credits: 5", "credits: 5.5",
-		"timeout: 20s", "timeout: soon", "keys:", "kees:").Replace(whole)
+		"timeout: 20s", "timeout: soon", "keys:", "kees:", "{name: search,", "{name: Payout,",
+		"limits:", "  - {name: COUNTERFOIL_wallet, upstream: payments, credits: 1}\nlimits:").Replace(whole)
 	_, err := config.Load(place(t, text), map[string]string{"COUNTERFOIL_NO": "1"})
 	var faults config.Faults
-	if !errors.As(err, &faults) || len(faults) != 6 { // the sixth: keys is missing
-		t.Fatalf("want 6 faults, have %v", err)
+	if !errors.As(err, &faults) || len(faults) != 8 { // one of them: keys is missing
+		t.Fatalf("want 8 faults, have %v", err)
 	}
 }
 

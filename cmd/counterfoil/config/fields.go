@@ -18,6 +18,7 @@ var (
 	scopePattern    = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,128}$`)
 	currencyPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,16}$`)
 	headerPattern   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	hashPattern     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	pointerPattern  = regexp.MustCompile(`^(/([^~/]|~[01])*)+$`)
 )
 

@@ -122,6 +122,8 @@ func (s *section) limits() Limits {
 		Timeouts:       l.timeouts(),
 		Retention:      l.retention(),
 		InputTTL:       l.duration("input_ttl", defaultInputTTL, time.Second, maxInputTTL),
+
+		CatalogueRefresh: l.duration("catalogue_refresh", defaultRefresh, time.Second, 24*time.Hour),
 	}
 	l.later("approval_ttl", "approvals")
 	agents, _ := l.section("per_agent")
