@@ -28,6 +28,7 @@ type fake struct {
 	listener net.Listener
 	modern   bool
 	sessions bool
+	version  string // that a handshake ends in; "": 2025-11-25
 	// call answers the n-th tools/call, n from 1, and reports whether the connection goes on.
 	call func(c net.Conn, id string, n int) bool
 	tool string // definition in tools/list
@@ -132,7 +133,11 @@ func (f *fake) open(conn net.Conn, id string) bool {
 		session = fmt.Sprintf("Mcp-Session-Id: session-%d\r\n", f.opened)
 	}
 	f.mu.Unlock()
-	body := `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}}`
+	version := f.version
+	if version == "" {
+		version = "2025-11-25"
+	}
+	body := `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"` + version + `","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}}`
 	return send(conn, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", session, len(body), body))
 }
 

@@ -289,8 +289,8 @@ func TestProcessThatDoesNotStart(t *testing.T) {
 		}
 		return strings.Contains(a.Note, "is not started again yet")
 	})
-	if starts := len(p.lines("start")); starts < 3 || starts > 6 {
-		t.Errorf("%d starts until then", starts)
+	if starts := len(p.lines("start")); starts < 3 {
+		t.Errorf("put off after %d starts", starts)
 	}
 }
 
