@@ -18,7 +18,13 @@ import (
 // programs is the directory of the built binaries. TestMain and the tests share nothing else.
 var programs string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+// TestMain also makes the test binary the program of an upstream that is a process.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == stdioWord {
+		os.Exit(runStdio(os.Args[2]))
+	}
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "counterfoil-e2e-")
