@@ -27,6 +27,7 @@ const operationSchema = `{"type":"object","properties":{` +
 	`"key_source":{"type":"string"},` +
 	`"credits_authorized":` + schemaCount + `,"credits_held":` + schemaCount + `,"credits_charged":` + schemaCount + `,` +
 	`"value":{"type":"object","properties":{"currency":{"type":"string"},"amount":` + schemaCount + `},"required":["currency","amount"]},` +
+	`"round":{"type":"object","properties":{"number":` + schemaCount + `,"asked_at":{"type":"string"},"expires_at":{"type":"string"}},"required":["number","asked_at","expires_at"]},` +
 	`"operation_ref":{"type":"string"},"receipt_id":{"type":"string"},` +
 	`"receipt":{"type":"string","description":"compact JWS"},"receipt_pending":{"type":"boolean"},` +
 	`"created_at":{"type":"string"},"finished_at":{"type":"string"}},` +

@@ -33,6 +33,7 @@ type operationWire struct {
 	Charged    int64       `json:"credits_charged"`
 	Value      *amountWire `json:"value,omitempty"`
 	Reference  string      `json:"operation_ref,omitempty"`
+	Round      *roundWire  `json:"round,omitempty"`
 	ReceiptID  string      `json:"receipt_id,omitempty"`
 	Receipt    string      `json:"receipt,omitempty"`
 	Pending    bool        `json:"receipt_pending,omitempty"`
@@ -44,6 +45,13 @@ type operationWire struct {
 type calledWire struct {
 	Platform string `json:"platform"`
 	CallID   string `json:"call_id"`
+}
+
+// roundWire says until when the tool waits for what it asked for.
+type roundWire struct {
+	Number    int64     `json:"number"`
+	AskedAt   time.Time `json:"asked_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 type amountWire struct {
@@ -70,6 +78,9 @@ func operationView(record *ledger.OperationRecord, op *ledger.Operation, viewer 
 	}
 	if record.Value != nil {
 		w.Value = &amountWire{record.Value.Currency, record.Value.Amount}
+	}
+	if r := record.Round; r != nil && op.Round != nil {
+		w.Round = &roundWire{r.Number, r.Asked, r.ExpiresAt}
 	}
 	if op.Finished() {
 		ended := time.UnixMilli(op.EndedMS).UTC()
