@@ -93,7 +93,8 @@ func TestCancellationIsNeverMisdirected(t *testing.T) {
 func TestWhoLeavesBeforeTheRecordLeavesNothing(t *testing.T) {
 	t.Parallel()
 	database := testdb.New(t)
-	s := newSystemOn(t, fmt.Sprintf("database: {url: %q}", database), "")
+	const callers = 40
+	s := newSystemOn(t, fmt.Sprintf("database: {url: %q}", database), fmt.Sprintf("limits: {in_flight: %d}", 1+callers))
 	x := s.newTenant(t, 1000, anything())
 	x.succeed(t, x.payout("warm"))
 	stuck := stick(t, database, x.wallet)
@@ -108,7 +109,6 @@ func TestWhoLeavesBeforeTheRecordLeavesNothing(t *testing.T) {
 	stuck.waits(t)
 	before := s.rest(t, s.url)
 
-	const callers = 40
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	var leaving sync.WaitGroup
@@ -121,10 +121,17 @@ func TestWhoLeavesBeforeTheRecordLeavesNothing(t *testing.T) {
 			}
 		})
 	}
+	// A call is counted as in flight when it has been looked up; then it waits for its transaction.
+	probe := x.payout("probe")
+	probe.tool = "nothing"
 	eventually(t, "the callers", func() bool {
-		v, ok := s.vitals(s.url)
-		return ok && v.files >= before.files+callers
+		a, err := x.try(s.url, probe)
+		return err == nil && a.atLimit()
 	})
+	waiting := s.rest(t, s.url)
+	if waiting.files < before.files+callers {
+		t.Errorf("before: %s; with %d callers: %s", before, callers, waiting)
+	}
 	hangUp()
 	leaving.Wait()
 	eventually(t, "the gateway to see that they have left", func() bool {
