@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -83,6 +84,7 @@ func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Method string
 	}
 	_ = json.Unmarshal(body, &m)
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.mu.Lock()
 	p.heard = append(p.heard, heard{m.Method, r.Host, r.RemoteAddr, r.Header.Clone(), string(body)})
 	live := fmt.Sprintf("session-%d", p.opened)
@@ -205,3 +207,5 @@ func rpcError(id string, code int, message, data string) string {
 func (x tenant) doing(key string) call {
 	return call{tool: "do", args: fmt.Sprintf(`{"which":%q}`, key), wallet: x.wallet, permit: x.permit, key: key}
 }
+
+func bodyOf(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
