@@ -75,7 +75,7 @@ func (a *app) root() *cobra.Command {
 	add("run", a.demoCommand(), a.serveCommand(), a.checkCommand(), a.migrateCommand(), a.keysCommand(),
 		a.fsckCommand(), a.benchCommand())
 	add("operate", a.agentCommand(), a.walletCommand(), a.permitCommand(), a.toolCommand(),
-		a.operationCommand(), a.receiptCommand())
+		a.operationCommand(), a.receiptCommand(), a.doctorCommand())
 	root.AddCommand(a.versionCommand())
 	return root
 }
