@@ -128,7 +128,7 @@ func (p *patient) print(r *doctor.Report) error {
 	if call := r.Call; call != nil {
 		p.line("-", "revision in the header: "+call.Revision)
 		p.line("-", "JSON-RPC id: "+call.ID)
-		p.line("-", fmt.Sprintf("named by the client: key in %s, wallet in %s, permit in %s", nowhere(call.Key), nowhere(call.Wallet), nowhere(call.Permit)))
+		p.line("-", fmt.Sprintf("named by the client: key %s, wallet %s, permit %s", nowhere(call.Key), nowhere(call.Wallet), nowhere(call.Permit)))
 		for _, member := range call.Meta {
 			p.line("-", "_meta: "+member)
 		}
@@ -147,7 +147,7 @@ func (p *patient) line(mark, text string) { fmt.Fprintf(p.a.out, "%-6s%s\n", mar
 
 func nowhere(places []string) string {
 	if len(places) == 0 {
-		return "nothing"
+		return "nowhere"
 	}
-	return strings.Join(places, " and ")
+	return "in " + strings.Join(places, " and in ")
 }

@@ -46,7 +46,7 @@ func (d Digest) sum(value []byte) [sha256.Size]byte {
 // (of a string its text's, of anything else its JSON's) and a digest. Members of members are told one level down. It
 // never holds a value.
 func Shape(object []byte, digest Digest) []string {
-	s := shape{digest: digest}
+	s := shape{digest: digest, lines: []string{}}
 	s.members("", object)
 	if s.left > 0 {
 		s.lines = append(s.lines, fmt.Sprintf("and %d more", s.left))

@@ -74,6 +74,10 @@ func TestDoctorExaminesAGateway(t *testing.T) {
 		r.Permit == nil || r.Permit.ID != x.permit || r.Permit.Status != "active" || r.Identity != nil {
 		t.Errorf("status %d: %s%s", status, out, errOut)
 	}
+	status, out, _ = s.examine(t, x.key, "--meta", `{"callId":"call_1"}`)
+	if shown := strings.NewReplacer(s.url, "http://127.0.0.1:8080", x.permit, "prm_q4", x.wallet, "wal_ops").Replace(out); status != 0 || shown != block(t, "text doctor") {
+		t.Errorf("docs/identity.md does not show what is printed (status %d):\n%s", status, shown)
+	}
 	for name, c := range map[string]struct {
 		meta   string
 		status int
@@ -95,6 +99,17 @@ func TestDoctorExaminesAGateway(t *testing.T) {
 		t.Errorf("a wrong key: status %d: %s%s", status, out, errOut)
 	}
 	unchanged(t, "after all examinations", before, x.state(t))
+}
+
+// block is the fenced block of docs/identity.md that is marked with these words.
+func block(t *testing.T, words string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(string(readFile(t, filepath.Join("..", "..", "..", "docs", "identity.md"))), "\n```"+words+"\n")
+	inner, _, found := strings.Cut(rest, "```\n")
+	if !found {
+		t.Fatalf("the page has no block %q", words)
+	}
+	return inner
 }
 
 // listening is a doctor between a client and the gateway.
@@ -136,6 +151,7 @@ func (s *system) listen(t *testing.T, args ...string) *listening {
 func TestDoctorListensToRealClients(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
+	digests := regexp.MustCompile(` [0-9a-f]{8}\n`)
 	gosdk := func(revision string) func(*testing.T, string, tenant, mcp.Meta) {
 		return func(t *testing.T, url string, x tenant, meta mcp.Meta) {
 			t.Helper()
@@ -163,6 +179,19 @@ func TestDoctorListensToRealClients(t *testing.T) {
 			}, which, mode)
 		}
 	}
+	t.Run("as the page shows it", func(t *testing.T) {
+		t.Parallel()
+		x := s.newTenant(t, 100, anything())
+		l := s.listen(t)
+		gosdk("2025-11-25")(t, l.url, x, mcp.Meta{"callId": "call_Tr1XyVbQ9mJw2Pz0LkE7", "openai/session": "v1/4b7e2f"})
+		if status := receive(t, l.ended, "the doctor's end"); status != 0 {
+			t.Errorf("status %d", status)
+		}
+		shown := strings.ReplaceAll(l.out.String(), s.url, "http://127.0.0.1:8080")
+		if got, want := digests.ReplaceAllString(shown, " …\n"), digests.ReplaceAllString(block(t, "text listen"), " …\n"); got != want {
+			t.Errorf("docs/identity.md does not show what is printed:\n%s", shown)
+		}
+	})
 	for name, c := range map[string]struct {
 		call     func(*testing.T, string, tenant, mcp.Meta)
 		meta     mcp.Meta
