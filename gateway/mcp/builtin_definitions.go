@@ -1,7 +1,7 @@
 package mcp
 
-// builtinDefinitions stand after the catalogue in every list. Resuming is not called read-only: it answers a call that
-// was made before, and where that one waits for something, it is what lets it go on.
+// builtinDefinitions stand after the catalogue, at the end of a list's first page. Resuming is not called read-only: it
+// answers a call that was made before, and where that one waits for something, it is what lets it go on.
 const builtinDefinitions = `{"name":"` + operationGet + `","title":"Look at an operation",` +
 	`"description":"Shows what became of one call that this agent's wallets paid for: its state, outcome, reason, what to do next (retry), credits and signed receipt. Use it with the counterfoil/operation_id of an answer, before acting again. Free; changes nothing.",` +
 	`"inputSchema":{"type":"object","properties":{"operation_id":{"type":"string","description":"op_…, from the answer to the call"}},"required":["operation_id"],"additionalProperties":false},` +

@@ -81,8 +81,12 @@ func TestBuiltInToolsStandAfterTheCatalogue(t *testing.T) {
 	if diff := cmp.Diff(handshake, modern); diff != "" {
 		t.Errorf("the eras list other tools (-handshake +modern):\n%s", diff)
 	}
-	if len(handshake) != 10 || handshake[6].Name != "gone" {
-		t.Fatalf("the list: %+v", handshake)
+	names := make([]string, len(handshake))
+	for i, tool := range handshake {
+		names[i] = tool.Name
+	}
+	if len(names) != 10 || slices.ContainsFunc(names[:7], func(name string) bool { return strings.HasPrefix(name, "counterfoil_") }) {
+		t.Fatalf("the list: %v", names)
 	}
 	readOnly := map[string]bool{}
 	for _, tool := range handshake[7:] {
