@@ -90,14 +90,12 @@ func (p *pipe) post(ctx context.Context, q request) reply {
 	}
 	sent, err := p.write(ctx, oneLine(q.body))
 	switch {
-	case err != nil:
-		if sent && ctx.Err() != nil {
-			p.cancel(q)
-		}
-		return reply{sent: sent, fault: silent, err: err}
-	case q.id == 0:
+	case q.id == 0 && err == nil:
 		return reply{sent: true}
+	case q.id == 0, !sent:
+		return reply{sent: sent, fault: silent, err: err}
 	}
+	// Also where not all of it could be written: a server may answer what it has not read to the end.
 	return p.await(ctx, q, w)
 }
 

@@ -278,19 +278,42 @@ func TestProcessesThatDislikeQuestions(t *testing.T) {
 	}
 }
 
-// A process that ends again and again is not started for each call.
+// A process that ends again and again, or with which nothing can be agreed, is not started for each call.
 func TestProcessThatDoesNotStart(t *testing.T) {
 	t.Parallel()
-	p := startTool(t, "dies", upstream.Config{})
-	until(t, "the next start is put off", func() bool {
-		a := p.call("payout")
-		if a.Outcome != receipts.Failed || a.Reason != receipts.ReasonUpstreamUnreachable {
-			t.Fatalf("%s/%s (%s)", a.Outcome, a.Reason, a.Note)
-		}
-		return strings.Contains(a.Note, "is not started again yet")
-	})
-	if starts := len(p.lines("start")); starts < 3 {
-		t.Errorf("put off after %d starts", starts)
+	for era, reason := range map[string]receipts.Reason{"dies": receipts.ReasonUpstreamUnreachable, "unwilling": receipts.ReasonUpstreamRejected} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			p := startTool(t, era, upstream.Config{})
+			until(t, "the next start is put off", func() bool {
+				a := p.call("payout")
+				putOff := strings.Contains(a.Note, "is not started again yet")
+				if a.Outcome != receipts.Failed || a.Reason != reason && !(putOff && a.Reason == receipts.ReasonUpstreamUnreachable) {
+					t.Fatalf("%s/%s (%s)", a.Outcome, a.Reason, a.Note)
+				}
+				return putOff
+			})
+			if starts := len(p.lines("start")); starts < 3 {
+				t.Errorf("put off after %d starts", starts)
+			}
+		})
+	}
+}
+
+// A refusal that comes before the call was read to its end is one all the same.
+func TestProcessRefusesWhatItHasNotRead(t *testing.T) {
+	t.Parallel()
+	p := startTool(t, "modern", upstream.Config{})
+	if a := p.call("impatient"); a.Outcome != receipts.Succeeded {
+		t.Fatalf("%s/%s (%s)", a.Outcome, a.Reason, a.Note)
+	}
+	large := pay()
+	large.Arguments = []byte(`{"x":"` + repeat("x", 8<<20) + `"}`)
+	if a := p.client.Call(context.Background(), large); a.Outcome != receipts.Failed || a.Reason != receipts.ReasonUpstreamRejected {
+		t.Errorf("%s/%s (%s)", a.Outcome, a.Reason, a.Note)
+	}
+	if a := p.call("payout"); a.Outcome != receipts.Succeeded || len(p.lines("start")) != 2 {
+		t.Errorf("the next call: %s/%s (%s), %d processes", a.Outcome, a.Reason, a.Note, len(p.lines("start")))
 	}
 }
 

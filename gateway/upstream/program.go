@@ -98,7 +98,7 @@ func (g *program) rest(ctx context.Context) error {
 	case <-rested:
 		return nil
 	case <-soon.Done():
-		return &probeError{what: fmt.Sprintf("the process has ended %d times soon after its start, and is not started again yet", failed)}
+		return &probeError{what: fmt.Sprintf("%d starts of the process have failed, and it is not started again yet", failed)}
 	}
 }
 
@@ -167,18 +167,22 @@ func (g *program) walk() {
 	g.failed = 0
 }
 
+// drop is for a process with which nothing could be agreed: that is a failed start too.
 func (g *program) drop() {
-	if g.last != nil {
+	if g.last != nil && g.last.alive() {
+		g.stumble()
 		g.last.dropped.Store(true)
 		g.last.hangUp()
 	}
 }
 
 func (g *program) close(*peer) {
-	g.drop()
-	if g.last != nil {
-		<-g.last.gone
+	if g.last == nil {
+		return
 	}
+	g.last.dropped.Store(true)
+	g.last.hangUp()
+	<-g.last.gone
 }
 
 // overhear writes what the process says to its standard error to the log, for those who look for a fault: each

@@ -121,6 +121,47 @@ func TestUnprobedServers(t *testing.T) {
 	}
 }
 
+// Silence says nothing of a server's era: it may be old, or only slow to start.
+func TestSilentOnDiscover(t *testing.T) {
+	t.Parallel()
+	for name, modern := range map[string]bool{"an old server": false, "a modern one that was slow": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var discovered atomic.Int64
+			var version atomic.Value
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				_ = json.NewDecoder(r.Body).Decode(&m)
+				id := string(m.ID)
+				switch {
+				case m.Method == "server/discover" && discovered.Add(1) == 1:
+					<-r.Context().Done()
+				case m.Method == "server/discover":
+					_, _ = io.WriteString(w, rpcResult(id, `{"supportedVersions":["2026-07-28"]}`))
+				case m.Method == "initialize" && modern:
+					_, _ = io.WriteString(w, rpcError(id, -32601))
+				case m.Method == "initialize":
+					_, _ = io.WriteString(w, rpcResult(id, `{"protocolVersion":"2025-06-18"}`))
+				case m.Method == "tools/call":
+					version.Store(r.Header.Get("Mcp-Protocol-Version"))
+					_, _ = io.WriteString(w, rpcResult(id, paid))
+				default:
+					_, _ = io.WriteString(w, rpcResult(id, `{"tools":[]}`))
+				}
+			}))
+			t.Cleanup(server.Close)
+			a := call(t, client(t, upstream.Config{URL: server.URL, Timeout: 6 * time.Second}))
+			want := map[bool]string{true: "2026-07-28", false: "2025-06-18"}[modern]
+			if a.Outcome != receipts.Succeeded || version.Load() != want {
+				t.Errorf("%s/%s (%s), called as %v", a.Outcome, a.Reason, a.Note, version.Load())
+			}
+		})
+	}
+}
+
 func TestCertificateIsVerified(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int64

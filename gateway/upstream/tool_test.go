@@ -98,11 +98,12 @@ func (t *tool) handle(method, name, id, text string) bool {
 		t.note("%s", method)
 	case method == "server/discover" && t.era == "exits":
 		return false
-	case method == "server/discover" && t.era == "quiet":
+	case t.era == "unwilling":
+		t.say(rpcError(id, -32000))
 	case method == "server/discover" && t.era != "handshake" && t.era != "old" && t.era != "exits":
 		t.note("discover")
 		t.say(rpcResult(id, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`))
-	case method == "initialize" && (t.era == "handshake" || t.era == "exits" || t.era == "quiet" || t.era == "old"):
+	case method == "initialize" && (t.era == "handshake" || t.era == "exits" || t.era == "old"):
 		t.note("initialize")
 		version := map[string]string{"old": "2024-11-05"}[t.era]
 		if version == "" {
@@ -391,6 +392,18 @@ func toolHabits() map[string]func(t *tool, id, text string) bool {
 			}
 			t.say(rpcResult(id, paid))
 			return true
+		},
+		// It refuses what comes next when it has read the beginning.
+		"impatient": func(t *tool, id, _ string) bool {
+			t.say(rpcResult(id, paid))
+			head, err := t.in.Peek(64)
+			if err != nil {
+				return false
+			}
+			_, next, _ := strings.Cut(string(head), `"id":`)
+			next, _, _ = strings.Cut(next, ",")
+			t.say(rpcError(next, -32600))
+			return false
 		},
 		// It reads no more.
 		"deaf": func(t *tool, id, _ string) bool {

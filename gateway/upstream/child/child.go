@@ -18,6 +18,8 @@ const (
 	// What has been written before the end can still be read; but a process that left the group may hold
 	// the other ends of the pipes for ever, so they are read for this long.
 	lingerTime = time.Second
+	// SIGKILL ends everything but a process that the kernel itself is waiting in.
+	killTime = 10 * time.Second
 )
 
 // Spec says what to run.
@@ -155,20 +157,29 @@ func (c *Child) tend() {
 	c.closePipes()
 }
 
+// escalate returns when the program has ended, or cannot be ended.
 func (c *Child) escalate() {
-	for _, next := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, 0} {
-		timer := time.NewTimer(c.grace)
-		select {
-		case <-c.exited:
-			timer.Stop()
+	for _, next := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if c.ends(c.grace) {
 			return
-		case <-timer.C:
-			c.signal(next)
 		}
+		c.signal(next)
+	}
+	c.ends(killTime)
+}
+
+func (c *Child) ends(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-c.exited:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
-// signal reaches the whole group; 0 reaches nobody.
+// signal reaches the whole group.
 func (c *Child) signal(s syscall.Signal) { _ = syscall.Kill(-c.Pid(), s) }
 
 func (c *Child) closePipes() {
