@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,4 +137,148 @@ func TestAnUpstreamsErrorIsKept(t *testing.T) {
 		t.Errorf("an answer without an error: %+v, %v", again, err)
 	}
 	b.fsck(t)
+}
+
+// What may not be sent now stays open until it expires, with all that it holds.
+func TestARoundThatMayNotGoOn(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		stop, start string
+		want        error
+	}{
+		"permit revoked": {"update permit_usage set revoked_at = now()", "update permit_usage set revoked_at = null", ledger.ErrPermitRevoked},
+		"permit expired": {"update permits set expires_at = now()", "update permits set expires_at = now() + interval '1 hour'", ledger.ErrPermitExpired},
+		"wallet frozen":  {"update wallets set frozen = true", "update wallets set frozen = false", ledger.ErrWalletFrozen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(o *ledger.Options) { o.Lease = time.Second })
+			p := b.payer(t)
+			ctx := context.Background()
+			op := ask(t, b.ledger, asked(granted(t, b.ledger, claim(t, p, "k", 1)), "s"))
+			other := ask(t, b.ledger, asked(granted(t, b.ledger, claim(t, p, "k2", 1)), "s"))
+			b.exec(t, tt.stop)
+			if _, err := b.ledger.Continue(ctx, op); !errors.Is(err, tt.want) {
+				t.Fatalf("continue: %v, want %v", err, tt.want)
+			}
+			found, err := b.ledger.Lookup(ctx, "wal_ops", "k")
+			if err != nil || found.Round == nil || found.Round.Number != 1 {
+				t.Fatalf("afterwards: %+v, %v", found, err)
+			}
+			b.exec(t, "update rounds set expires_ms = asked_ms where operation_id = '"+other.ID[len("op_"):]+"'")
+			await(t, "the other one is given up all the same", func() bool {
+				op, err := b.ledger.Lookup(ctx, "wal_ops", "k2")
+				return err == nil && op.Reason == receipts.ReasonInputAbandoned && op.Charged == 0
+			})
+			b.exec(t, tt.start)
+			g, err := b.ledger.Continue(ctx, op)
+			if err != nil {
+				t.Fatalf("continue once it may: %v", err)
+			}
+			if _, err := b.ledger.Settle(ctx, succeeded(g)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What waits for input is nobody's: it outlives the gateway that asked, and whoever goes on with it and dies leaves it
+// uncertain.
+func TestARoundOutlivesItsGateway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.payer(t)
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	gone := func() *ledger.Ledger {
+		l, err := ledger.Open(ctx, b.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := gone()
+	var rounds []*ledger.Operation
+	for _, key := range []string{"k1", "k2"} {
+		rounds = append(rounds, ask(t, first, asked(granted(t, first, claimRef(t, p, key, "of "+key)), key)))
+	}
+	running := granted(t, first, claim(t, p, "k3", 1))
+	if err := first.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	second := gone() // settles what the first one was dispatching
+	if op, err := second.Wait(ctx, "wal_ops", "k3"); err != nil || op.ID != running.ID || op.Outcome != receipts.Uncertain {
+		t.Fatalf("what it ran: %+v, %v", op, err)
+	}
+	if r := b.fsck(t); r.Awaiting != 2 || r.Open != 0 {
+		t.Fatalf("after the takeover: %+v", r)
+	}
+	duplicate, err := second.Claim(ctx, claimRef(t, p, "k4", "of k2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDuplicate(t, b, duplicate, rounds[1].ID)
+	if _, err := second.Continue(ctx, rounds[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	third := b.open(t)
+	op, err := third.Wait(ctx, "wal_ops", "k1")
+	if err != nil || op.Outcome != receipts.Uncertain || op.Reason != receipts.ReasonGatewayInterrupted || op.Charged != payout.Price {
+		t.Fatalf("what died after it had gone on: %+v, %v", op, err)
+	}
+	if _, err := third.Continue(ctx, rounds[0]); !errors.Is(err, ledger.ErrRoundTaken) {
+		t.Errorf("going on with what is uncertain: %v, want ErrRoundTaken", err)
+	}
+	b.exec(t, "update rounds set expires_ms = asked_ms")
+	if _, err := third.Continue(ctx, rounds[1]); !errors.Is(err, ledger.ErrRoundTaken) {
+		t.Errorf("going on too late: %v, want ErrRoundTaken", err)
+	}
+	late, err := third.Lookup(ctx, "wal_ops", "k2")
+	if err != nil || late.Outcome != receipts.Failed || late.Reason != receipts.ReasonInputAbandoned || late.Charged != 0 {
+		t.Errorf("once that was said: %+v, %v", late, err)
+	}
+	free, err := third.Claim(ctx, claimRef(t, p, "k5", "of k2"))
+	if err != nil || free.Granted == nil {
+		t.Errorf("the reference of what was given up: %+v, %v", free, err)
+	}
+	b.fsck(t)
+}
+
+// A gateway that was away for longer than its lease asks whether the round it went on with is still its own.
+func TestAContinuedGrantIsAskedForAgainAfterTheLease(t *testing.T) {
+	t.Parallel()
+	for name, taken := range map[string]bool{"still its own": false, "taken over": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p := b.payer(t)
+			var away atomic.Int64
+			l := b.open(t, func(o *ledger.Options) {
+				o.Lease = time.Hour // no heartbeat comes between
+				o.Now = func() time.Time { return time.Now().Add(time.Duration(away.Load())) }
+			})
+			ctx := context.Background()
+			first := granted(t, b.ledger, claim(t, p, "k", 1))
+			g, err := l.Continue(ctx, ask(t, b.ledger, asked(first, "s")))
+			if err != nil || !l.Holds(ctx, g) {
+				t.Fatalf("continue: %+v, %v", g, err)
+			}
+			if taken {
+				b.takeOver(t)
+			}
+			away.Store(int64(2 * time.Hour))
+			if held := l.Holds(ctx, g); held == taken {
+				t.Errorf("after the lease: may send %v", held)
+			}
+			// A grant of an earlier round is no right to anything any more.
+			away.Store(int64(4 * time.Hour))
+			if l.Holds(ctx, first) {
+				t.Error("the grant of the first call is said to hold")
+			}
+			b.fsck(t)
+		})
+	}
 }

@@ -32,11 +32,13 @@ var (
 	ErrPermitUnknown = errors.New("the permit is not known to this wallet")
 	// ErrRoundTaken means that the round is no longer open: somebody else goes on with it, or it was given up.
 	ErrRoundTaken = errors.New("the round is no longer open")
-	// ErrPermitRevoked, ErrPermitExpired and ErrWalletFrozen mean that an open round may not be gone on with now.
-	// Nothing was sent, and the round stays open until it expires.
+	// ErrPermitRevoked means that an open round may not be gone on with. Nothing was sent, and the round stays open
+	// until it expires.
 	ErrPermitRevoked = errors.New("the permit is revoked")
+	// ErrPermitExpired means the same as ErrPermitRevoked, for another cause.
 	ErrPermitExpired = errors.New("the permit has expired")
-	ErrWalletFrozen  = errors.New("the wallet is frozen")
+	// ErrWalletFrozen means the same as ErrPermitRevoked, and may pass.
+	ErrWalletFrozen = errors.New("the wallet is frozen")
 )
 
 // States of an operation, as the contract names them.
