@@ -25,11 +25,13 @@ func (g *Gateway) lookUp(ctx context.Context, r Request) (*ledger.Operation, *Re
 		stored, err = g.ledger.Lookup(ctx, r.Wallet, r.Key)
 	}
 	if err == nil && stored == nil && r.Input != nil && r.Input.State != nil {
-		permit := r.Agent.DefaultPermit
-		if r.PermitNamed {
-			permit = r.Permit
+		under := func(permit string) [32]byte { // as in same
+			if r.PermitNamed {
+				permit = r.Permit
+			}
+			return requestHash(r, permit)
 		}
-		if stored, err = g.ledger.RoundByState(ctx, r.Wallet, stateDigest(r), requestHash(r, permit)); err == nil && stored == nil {
+		if stored, err = g.ledger.RoundByState(ctx, r.Wallet, stateDigest(r), under); err == nil && stored == nil {
 			return nil, unknownState()
 		}
 	}

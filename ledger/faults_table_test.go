@@ -162,7 +162,7 @@ func without() map[string]string {
 		read: {
 			"agent", "agent_by_key", "at_risk", "count_operation_keys", "deposit", "export_receipts", "installation_id", "issuer_keys", "list_agent_keys",
 			"list_agents", "list_audit", "list_issuers", "list_open_operations", "list_operations", "list_permits", "list_receipts",
-			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "original_call", "operation", "permit_token", "receipt", "round_by_state", "spare_operation_keys", "statement",
+			"list_transfers", "list_wallet_receipts", "list_wallets", "missing_wallets", "original_call", "operation", "permit_token", "receipt", "round_by_state", "round_permits", "spare_operation_keys", "statement",
 			"permits_in_force", "tool_definition", "uncertain_queue", "wallet",
 		},
 		change: {

@@ -364,7 +364,7 @@ func roundWaits(t *testing.T, r *replicated, how string) {
 	for what, read := range map[string]func() (any, error){
 		"key": func() (any, error) { return r.ledger.Lookup(ctx, "wal_ops", key) },
 		"state": func() (any, error) {
-			return r.ledger.RoundByState(ctx, "wal_ops", stateOf(how), claim(t, r.payer, key, 1).RequestHash)
+			return r.ledger.RoundByState(ctx, "wal_ops", stateOf(how), only(claim(t, r.payer, key, 1)))
 		},
 	} {
 		if err := whileAway(t, r, read); !errors.Is(err, ledger.ErrUnavailable) {

@@ -207,11 +207,25 @@ func readUnasked(ctx context.Context, conn *pgxpool.Conn, jobs []*askJob) (map[u
 	return found, err
 }
 
-// RoundByState finds the newest operation of a wallet that waits for input under this state, and is of this request;
-// nil where there is none.
-func (l *Ledger) RoundByState(ctx context.Context, wallet string, state []byte, hash [32]byte) (*Operation, error) {
+// RoundByState finds the newest operation of a wallet that waits for input under this state, and is of this request; nil
+// where there is none. hash is the request's under a permit: a caller that names none is in the round under
+// the permit with which he began.
+func (l *Ledger) RoundByState(ctx context.Context, wallet string, state []byte, hash func(permit string) [32]byte) (*Operation, error) {
+	rows, err := l.pool.Query(ctx, sql.Query("round_permits"), wallet, state)
+	if err != nil {
+		return nil, coldError("find a round", err)
+	}
+	permits, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(permits) == 0 {
+		return nil, coldError("find a round", err)
+	}
+	hashes := make([][]byte, len(permits))
+	for i, permit := range permits {
+		sum := hash(permit)
+		hashes[i] = sum[:]
+	}
 	var key string
-	err := l.pool.QueryRow(ctx, sql.Query("round_by_state"), wallet, state, hash[:]).Scan(&key)
+	err = l.pool.QueryRow(ctx, sql.Query("round_by_state"), wallet, state, hashes).Scan(&key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

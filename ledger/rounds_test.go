@@ -41,6 +41,11 @@ func asked(g *ledger.Granted, state string) *ledger.Asked {
 	return &ledger.Asked{Granted: g, Result: []byte(question), State: stateOf(state), TTL: time.Hour}
 }
 
+// only is the request's hash under whatever permit.
+func only(c *ledger.Claim) func(string) [32]byte {
+	return func(string) [32]byte { return c.RequestHash }
+}
+
 func ask(t *testing.T, l *ledger.Ledger, a *ledger.Asked) *ledger.Operation {
 	t.Helper()
 	op, err := l.Ask(context.Background(), a)
@@ -65,7 +70,7 @@ func TestRoundsOfOneOperation(t *testing.T) {
 		for what, found := range map[string]func() (*ledger.Operation, error){
 			"key": func() (*ledger.Operation, error) { return b.ledger.Lookup(ctx, "wal_ops", "k") },
 			"state": func() (*ledger.Operation, error) {
-				return b.ledger.RoundByState(ctx, "wal_ops", stateOf(state), c.RequestHash)
+				return b.ledger.RoundByState(ctx, "wal_ops", stateOf(state), only(c))
 			},
 			"waiting": func() (*ledger.Operation, error) { return b.ledger.Wait(ctx, "wal_ops", "k") },
 		} {
@@ -93,7 +98,7 @@ func TestRoundsOfOneOperation(t *testing.T) {
 		if _, err := b.ledger.Continue(ctx, op); !errors.Is(err, ledger.ErrRoundTaken) {
 			t.Fatalf("a second continuation: %v, want ErrRoundTaken", err)
 		}
-		if got, err := b.ledger.RoundByState(ctx, "wal_ops", stateOf(state), c.RequestHash); err != nil || got != nil {
+		if got, err := b.ledger.RoundByState(ctx, "wal_ops", stateOf(state), only(c)); err != nil || got != nil {
 			t.Fatalf("its state is still found: %+v, %v", got, err)
 		}
 	}
@@ -110,6 +115,39 @@ func TestRoundsOfOneOperation(t *testing.T) {
 		t.Errorf("the wallet: %+v, %v", w, err)
 	}
 	b.fsck(t)
+}
+
+// Operations may wait under one state, of several permits and requests: each caller finds his own, the newest.
+func TestARoundIsFoundUnderItsOwnPermit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := context.Background()
+	under := map[string]*permits.Permit{"prm_q4": b.payer(t)}
+	under["prm_new"] = b.grant(t, "prm_new", "wal_ops", "agt_a", permits.Limits{Credits: 500})
+	hash := func(permit string) [32]byte { return sha256.Sum256([]byte(permit)) }
+	var newest string
+	for _, permit := range []string{"prm_new", "prm_q4", "prm_q4"} {
+		newest += "k"
+		c := claim(t, under[permit], newest, 1)
+		c.RequestHash = hash(permit)
+		ask(t, b.ledger, asked(granted(t, b.ledger, c), "s"))
+	}
+	for name, tt := range map[string]struct {
+		hash func(string) [32]byte
+		want string
+	}{
+		"no permit named":  {hash, newest},
+		"another request":  {func(string) [32]byte { return hash("other") }, ""},
+		"its permit named": {func(string) [32]byte { return hash("prm_new") }, "k"},
+	} {
+		op, err := b.ledger.RoundByState(ctx, "wal_ops", stateOf("s"), tt.hash)
+		if err != nil || (op == nil) != (tt.want == "") || op != nil && op.Key != tt.want {
+			t.Errorf("%s: %+v, %v, want %q", name, op, err, tt.want)
+		}
+	}
+	if op, err := b.ledger.RoundByState(ctx, "wal_ops", stateOf("other"), hash); err != nil || op != nil {
+		t.Errorf("another state: %+v, %v", op, err)
+	}
 }
 
 // What a rejected call's upstream said is kept with its answer.
