@@ -32,6 +32,16 @@ func (x tenant) guide(t *testing.T, client string) guide {
 	return g
 }
 
+// withoutDefaults is another agent of the wallet, for which a call must say whose money it spends under what permit.
+func (x tenant) withoutDefaults(t *testing.T) tenant {
+	t.Helper()
+	other := tenant{s: x.s, wallet: x.wallet, agent: x.agent + "-bare"}
+	x.s.operator(t, http.MethodPost, "/v1/agents", object{"id": other.agent, "name": t.Name(), "wallets": []string{x.wallet}}, http.StatusCreated)
+	other.key = x.s.newKey(t, other.agent)
+	other.permit = other.issue(t, terms{grant: anything()})
+	return other
+}
+
 // text gives the last step in a language.
 func (g guide) text(t *testing.T, language string) string {
 	t.Helper()
@@ -96,7 +106,7 @@ func TestConnectedSnippets(t *testing.T) {
 	} {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
-			x := s.newTenant(t, 100, anything())
+			x := s.newWallet(t, 100).withoutDefaults(t)
 			g := x.guide(t, client)
 			receipt := regexp.MustCompile(`rcp_[0-9a-f-]{36}`)
 			first := run(t, x, g)
@@ -118,7 +128,7 @@ func TestConnectedSnippets(t *testing.T) {
 func TestConnectedConfigurations(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	x := s.newTenant(t, 100, anything())
+	x := s.newWallet(t, 100).withoutDefaults(t)
 	for client, read := range map[string]func(t *testing.T, text string) (url string, headers map[string]string){
 		"claude-code": func(t *testing.T, text string) (string, map[string]string) {
 			var file struct{ MCPServers map[string]remoteServer }
@@ -152,11 +162,12 @@ func TestConnectedConfigurations(t *testing.T) {
 				t.Fatalf("URL %q, headers %v", url, headers)
 			}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(
-				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"counterfoil_permit_get"}}`))
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"payout","arguments":`+x.payoutArgs()+`}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Idempotency-Key", client)
 			for name, value := range headers {
 				req.Header.Set(name, strings.NewReplacer("${COUNTERFOIL_KEY}", x.key, "${input:counterfoil-key}", x.key).Replace(value))
 			}
@@ -166,7 +177,7 @@ func TestConnectedConfigurations(t *testing.T) {
 			}
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"structuredContent":{"id":"`+x.permit+`"`) {
+			if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"counterfoil/outcome":"succeeded"`) {
 				t.Errorf("%d, %v: %s", resp.StatusCode, err, body)
 			}
 		})
