@@ -80,7 +80,7 @@ func TestProgressReachesItsCaller(t *testing.T) {
 			}
 			for n, message := range data[:3] {
 				op := s.operator(t, http.MethodGet, "/v1/operations?wallet="+x.wallet, nil, http.StatusOK).list(t, "items")[i].text(t, "id")
-				if !strings.Contains(message, `"progressToken":`+token) || !strings.Contains(message, fmt.Sprintf(`"progress":%d.50,"total":9007199254740993`, n+1)) || !strings.Contains(message, `"message":"`+op+`"`) {
+				if strings.Count(message, "progressToken") != 1 || !strings.Contains(message, `"progressToken":`+token+`,`) || !strings.Contains(message, fmt.Sprintf(`"progress":%d.50,"total":9007199254740993`, n+1)) || !strings.Contains(message, `"message":"`+op+`"`) {
 					t.Errorf("%s %s: message %d: %s", era, token, n, message)
 				}
 			}

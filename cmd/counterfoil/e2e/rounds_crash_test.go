@@ -22,7 +22,7 @@ func TestKilledWhileACallWaits(t *testing.T) {
 	elsewhere := z.begin(t, p, "elsewhere", 1)
 	y.begin(t, p, "answered", 1)
 	arrived, gate := make(chan struct{}), make(chan struct{})
-	p.on(`"answered"`, func(w http.ResponseWriter, r *http.Request, id string) {
+	p.on(`"answered"`, func(http.ResponseWriter, *http.Request, string) {
 		close(arrived)
 		<-gate
 	})
