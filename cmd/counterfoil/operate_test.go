@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/url"
 	"os"
@@ -49,6 +51,7 @@ func TestOperate(t *testing.T) {
 	has(p.operate("tool", "list"), "payout", "refund")
 	has(p.operate("receipt", "list"), a.receipt, "succeeded")
 	has(p.operate("receipt", "get", a.receipt), "payout")
+	p.checkDefinition(t, a.receipt)
 
 	operations, _ := p.operateJSON("operation", "list", "--wallet", "wal_ops")["items"].([]any)
 	if len(operations) != 1 {
@@ -68,6 +71,18 @@ func TestOperate(t *testing.T) {
 	has(p.operate("agent", "key", "revoke", "agt_ops", keys), "revoked")
 	p.checkFiles(t, config, a.receipt)
 	p.checkProblems(t)
+}
+
+// checkDefinition prints what a receipt's tool_sha256 stands for, to the byte.
+func (p *process) checkDefinition(t *testing.T, receipt string) {
+	t.Helper()
+	claims, _ := p.operateJSON("receipt", "get", receipt)["receipt"].(map[string]any)
+	call, _ := claims["call"].(map[string]any)
+	want, _ := call["tool_sha256"].(string)
+	text := p.operate("tool", "definition", want)
+	if sum := sha256.Sum256([]byte(text)); hex.EncodeToString(sum[:]) != want || !strings.Contains(text, `"name":"payout"`) {
+		t.Errorf("the definition %s is printed as %s", want, text)
+	}
 }
 
 // checkFiles judges what the commands write, by the keys that "keys list --json" prints.
@@ -106,6 +121,7 @@ func (p *process) checkProblems(t *testing.T) {
 		want  string
 	}{
 		{testToken, []string{"wallet", "get", "wal_none"}, "(not_found, HTTP 404)"},
+		{testToken, []string{"tool", "definition", strings.Repeat("0", 64)}, "(not_found, HTTP 404)"},
 		{testToken, []string{"wallet", "create", "x", "--id", "wal_ops"}, "(conflict, HTTP 409)"},
 		{"another-0123456789abcdef0123456789", []string{"wallet", "list"}, "(unauthenticated, HTTP 401)"},
 	} {
