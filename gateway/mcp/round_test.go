@@ -185,11 +185,17 @@ func TestTheStateStandsForTheKey(t *testing.T) {
 			t.Errorf("the key's own answer: %s", again.body)
 		}
 	}
+	// A new default permit breaks no round.
+	h.ask("ask", underKey("permit"))
+	h.defaultPermit("prm_1")
+	if a := h.ask("ask", noKey+nameGiven); a.text("counterfoil/outcome") != "succeeded" || h.claims(a).PermitID != "prm_script" {
+		t.Errorf("after a new default permit: %d %s", a.status, a.body)
+	}
 	if op, err := h.ledger.Lookup(context.Background(), "wal_1", "fresh"); err != nil || op != nil {
 		t.Errorf("the key of a continuation was stored: %+v, %v", op, err)
 	}
-	if n := len(up.calls()); n != 4 {
-		t.Errorf("%d calls went up, want 4", n)
+	if n := len(up.calls()); n != 6 {
+		t.Errorf("%d calls went up, want 6", n)
 	}
 	h.clean()
 }
