@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -98,9 +97,15 @@ func (s *system) ungoverned(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var requests atomic.Int64
+	var said lockedBuffer // of the proxy: a client that hangs up is part of the suite
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the proxy said:\n%s", said.String())
+		}
+	})
 	door := httptest.NewServer(&httputil.ReverseProxy{
 		FlushInterval: -1,
-		ErrorLog:      log.New(io.Discard, "", 0), // a client that hangs up is part of the suite
+		ErrorLog:      log.New(&said, "", log.Ltime|log.Lmicroseconds),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Host = r.In.Host
@@ -110,6 +115,24 @@ func (s *system) ungoverned(t *testing.T) string {
 	})
 	t.Cleanup(door.Close)
 	return door.URL
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // reachable waits until a server takes connections.
