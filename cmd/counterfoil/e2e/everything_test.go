@@ -150,6 +150,7 @@ func listed(t *testing.T, result json.RawMessage) []definition {
 		}
 		out = append(out, d)
 	}
+	slices.SortFunc(out, func(a, b definition) int { return strings.Compare(a.name, b.name) }) // each server has its own order
 	return out
 }
 
