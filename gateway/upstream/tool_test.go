@@ -57,7 +57,7 @@ func runTool(era string, args []string) int {
 		text, err := t.in.ReadString('\n')
 		if err != nil {
 			if era == "stubborn" {
-				time.Sleep(time.Hour)
+				hang()
 			}
 			return 0
 		}
@@ -309,7 +309,7 @@ func processRows() []processRow {
 		}),
 		lost("kills itself", func(*tool, string, string) bool {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			time.Sleep(time.Hour)
+			hang()
 			return false
 		}),
 		lost("closes its output", func(*tool, string, string) bool {
@@ -408,13 +408,13 @@ func toolHabits() map[string]func(t *tool, id, text string) bool {
 		// It reads no more.
 		"deaf": func(t *tool, id, _ string) bool {
 			t.say(rpcResult(id, paid))
-			time.Sleep(time.Hour)
+			hang()
 			return true
 		},
 		"closes its input": func(t *tool, id, _ string) bool {
 			_ = os.Stdin.Close()
 			t.say(rpcResult(id, paid))
-			time.Sleep(time.Hour)
+			hang()
 			return true
 		},
 		// It starts another process, which holds on to all it has.
@@ -434,4 +434,11 @@ func toolHabits() map[string]func(t *tool, id, text string) bool {
 			return true
 		},
 	}
+}
+
+// hang waits for a signal that nobody sends.
+func hang() {
+	never := make(chan os.Signal, 1)
+	signal.Notify(never, syscall.SIGUSR2)
+	<-never
 }
