@@ -280,10 +280,19 @@ func (l *Ledger) startWorkers() {
 func (l *Ledger) Close(ctx context.Context) error {
 	close(l.stop)
 	l.background.Wait()
-	_, err := l.pool.Exec(ctx, sql.Query("end_instance"), pgUUID(l.instance))
+	err := l.endInstance(ctx)
+	if err != nil && ctx.Err() == nil {
+		// A connection may have died unseen while it was idle: once more, on a new one. Said twice it is said once.
+		l.pool.Reset()
+		err = l.endInstance(ctx)
+	}
 	l.hot.Close()
 	l.pool.Close()
-	if err != nil {
+	return err
+}
+
+func (l *Ledger) endInstance(ctx context.Context) error {
+	if _, err := l.pool.Exec(ctx, sql.Query("end_instance"), pgUUID(l.instance)); err != nil {
 		return fmt.Errorf("end instance: %w", err)
 	}
 	return nil

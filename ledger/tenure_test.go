@@ -1,10 +1,15 @@
 package ledger_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"counterfoil/internal/chaosproxy"
+	"counterfoil/internal/testdb"
 	"counterfoil/ledger"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // A heartbeat is written at some moment between its sending and its answer. Where the lease may have run out by then,
@@ -38,5 +43,36 @@ func TestAHeartbeatThatMayHaveComeTooLateBeginsANewTerm(t *testing.T) {
 				t.Error("the lease holds for longer than it was renewed for")
 			}
 		})
+	}
+}
+
+// A gateway that stops just after its connections died still says that it is gone, so that nobody waits for its lease.
+func TestAStopAfterAnOutageEndsTheLease(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t, testdb.New(t))
+	proxy, url := chaosproxy.Start(t, b.url)
+	ctx := context.Background()
+	l, err := ledger.Open(ctx, b.options(func(o *ledger.Options) { o.URL = url }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	race(8, func(int) { // so that more than one connection is idle
+		if err := l.Ready(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	proxy.Down()
+	proxy.Up()
+	if err := l.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var alive int
+	if err := conn.QueryRow(ctx, "select count(*) from instances where heartbeat_at <> 'epoch'").Scan(&alive); err != nil || alive != 0 {
+		t.Errorf("%d instances hold a lease, %v", alive, err)
 	}
 }
