@@ -10,7 +10,7 @@ import (
 )
 
 // docs/reliability.md proves nothing by itself: each test that it names must exist, and its list of deliberate
-// breaks is that of the files which make them.
+// breaks is that of the files which make them, each of which must still fit the code.
 func TestReliabilityPage(t *testing.T) {
 	t.Parallel()
 	page := string(read(t, filepath.Join(top, "docs/reliability.md")))
@@ -24,12 +24,15 @@ func TestReliabilityPage(t *testing.T) {
 	if err != nil || len(paths) < 10 {
 		t.Fatalf("%d breaks, %v", len(paths), err)
 	}
-	head := regexp.MustCompile(`^# (.+)\nfile: (\S+)\ntest: (\S+) in (\S+)\n`)
+	form := regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: (\S+)\ntest: (\S+) in (\S+)\n--- old\n(.*)--- new\n`)
 	for _, path := range paths {
-		m := head.FindStringSubmatch(string(read(t, path)))
+		m := form.FindStringSubmatch(string(read(t, path)))
 		if m == nil {
-			t.Errorf("%s: no head", path)
+			t.Errorf("%s: not of the form that .ci/mutants/main.go reads", path)
 			continue
+		}
+		if n := strings.Count(string(read(t, filepath.Join(top, m[2]))), m[5]); n != 1 {
+			t.Errorf("%s: its text stands %d times in %s, want once", path, n, m[2])
 		}
 		if row := fmt.Sprintf("| %s | `%s` | `%s` |\n", m[1], m[2], m[3]); !strings.Contains(page, row) {
 			t.Errorf("the page lacks this row:\n%s", row)
