@@ -223,10 +223,19 @@ func TestARoundThatIsTakenAsItExpires(t *testing.T) {
 	if err != nil {
 		t.Fatalf("continue: %v", err)
 	}
+	await(t, "the sweep has ended", func() bool { return idle(ctx, clerk) })
 	if got, err := through.Settle(ctx, succeeded(g)); err != nil || got.Outcome != receipts.Succeeded {
 		t.Errorf("settle: %+v, %v", got, err)
 	}
 	b.fsck(t)
+}
+
+// idle reports that nobody else is in a transaction of this database.
+func idle(ctx context.Context, clerk *pgx.Conn) bool {
+	var busy bool
+	err := clerk.QueryRow(ctx, `select exists (select 1 from pg_stat_activity
+		where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null)`).Scan(&busy)
+	return err == nil && !busy
 }
 
 // waits reports that a transaction of this database waits for a lock.
