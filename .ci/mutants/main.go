@@ -24,6 +24,9 @@ import (
 // limit bounds one break: a test that hangs is red too, but nobody waits for it longer.
 const limit = 10 * time.Minute
 
+// tries is how often a test may stay green before its break counts as not seen.
+const tries = 3
+
 // mutant is one file of this directory: head lines, then the text to find and the text to put in its place.
 type mutant struct {
 	name                      string
@@ -132,6 +135,19 @@ func (m *mutant) run() error {
 		return err
 	}
 	defer remove()
+	// A break that only a race shows may be missed once.
+	for range tries {
+		if err = m.tested(overlay); !errors.Is(err, errGreen) {
+			return err
+		}
+	}
+	return err
+}
+
+var errGreen = errors.New("the test is green")
+
+// tested runs the named test once on the broken code; nil: it went red.
+func (m *mutant) tested(overlay string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-run", "^"+m.test+"$", m.folder)
@@ -140,7 +156,7 @@ func (m *mutant) run() error {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
-		return errors.New("the test is green")
+		return errGreen
 	case ctx.Err() != nil, bytes.Contains(out, []byte("--- FAIL: "+m.test)), bytes.Contains(out, []byte("panic: ")):
 		return nil
 	}
