@@ -91,7 +91,7 @@ func (k *keyring) give(j *claimJob) bool {
 	return true
 }
 
-// short finds out whether keys are missing only because others have locked them for now.
+// short finds out whether keys are missing only because other transactions hold them locked.
 func (k *keyring) short(ctx context.Context, conn *pgxpool.Conn) (held bool, err error) {
 	if k == nil || k.wanted == 0 {
 		return false, nil
